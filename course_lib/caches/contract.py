@@ -1,0 +1,220 @@
+"""What every cache promises. A cache maps tokens to positions.
+
+Each row has a *length*: the number of tokens it has seen, which is the position of its next token. What it holds is
+another number (a window or an eviction holds fewer), and neither is ever derived from the other. A forward pass
+opens one *step*: room is found, or `CacheFull` is raised, before anything is written; positions and mask are made
+once; each layer writes once; when the step closes, the lengths advance once. If anything raises before that, the
+cache is as it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+class CacheFull(Exception):
+    """A row needs more slots than are free. Nothing was written."""
+
+    def __init__(self, row: int, needed: int, free: int) -> None:
+        super().__init__(
+            f"row {row} needs {needed} more slots, {free} are free: "
+            "make the cache larger, release or truncate a row, or generate fewer tokens"
+        )
+        self.row, self.needed, self.free = row, needed, free
+
+
+def visible(query_positions: Tensor, key_positions: Tensor, window: int | None = None) -> Tensor:
+    """The mask [B, 1, T, S]: True where a query may look at a key.
+
+    A key is seen when its slot is filled, its position is not after the query's, and it is among the last `window`
+    positions, the query's own included. One function for prefill, chunk, decode, ragged rows and windows.
+
+    query_positions [B, T]; key_positions [B, S], -1 for a slot that holds nothing of this row.
+    """
+    query, key = query_positions[:, None, :, None], key_positions[:, None, None, :]
+    seen = (key >= 0) & (key <= query)
+    return seen if window is None else seen & (key > query - window)
+
+
+class Step(ABC):
+    """One forward pass over a cache. The model reads `positions` and `mask`, and calls `write` once in each layer.
+
+    positions [B, T]: where each new token stands in its row's text.
+    mask [B, 1, T, S]: True where a new token may look; None if it may look at every slot.
+    """
+
+    positions: Tensor
+    mask: Tensor | None
+
+    def __init__(self, n_layers: int) -> None:
+        self.n_layers, self.written = n_layers, 0
+
+    def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the new keys and values [B, H, T, D] of one layer; return all to attend to, [B, H, S, D], the new
+        included.
+
+        Keys come after RoPE and before heads are repeated. Raises ValueError unless layers are written once and in
+        order.
+        """
+        if layer != self.written:
+            raise ValueError(
+                f"layer {layer} was written, but it is the turn of layer {self.written} of {self.n_layers}"
+            )
+        attended = self.store(layer, k, v)
+        self.written += 1
+        return attended
+
+    @abstractmethod
+    def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """What `write` does with the tensors of a layer, in the way of this cache."""
+
+
+class Cache(ABC):
+    """The base of all caches: rows, their lengths, and one step at a time."""
+
+    def __init__(self, n_layers: int, rows: int) -> None:
+        if rows < 1:
+            raise ValueError(f"a cache needs at least one row, not {rows}")
+        self.n_layers, self.rows = n_layers, rows
+        self.lengths: tuple[int, ...] = (0,) * rows  # tokens seen; rebound, never changed in place
+        self.in_step = False
+
+    @contextmanager
+    def step(
+        self, counts: Sequence[int], rows: Sequence[int] | None = None, limit: int | None = None
+    ) -> Iterator[Step]:
+        """Open a forward pass with counts[i] new tokens for cache row rows[i] (row i by default).
+
+        `limit` is the number of positions that the model knows. Raises CacheFull, or ValueError for rows or counts
+        that make no sense or positions beyond `limit`, before anything is written.
+        """
+        rows = tuple(range(len(counts))) if rows is None else tuple(rows)
+        counts = tuple(counts)
+        self.check(rows, counts, limit)
+        step = self.open(rows, counts)
+        self.in_step = True
+        try:
+            yield step
+            if step.written != self.n_layers:
+                raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
+        except BaseException:
+            for row in rows:
+                self.free(row, self.lengths[row])
+            raise
+        finally:
+            self.in_step = False
+        added = dict(zip(rows, counts, strict=True))
+        self.lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
+
+    def check(self, rows: tuple[int, ...], counts: tuple[int, ...], limit: int | None) -> None:
+        """Raise ValueError unless `rows` and `counts` describe a step that this cache can be asked for."""
+        self.check_idle()
+        if len(rows) != len(counts):
+            raise ValueError(f"{len(counts)} counts for {len(rows)} rows: each row needs one")
+        if len(set(rows)) != len(rows):
+            raise ValueError(f"rows {rows} name a row twice: its tokens belong into one row of the batch")
+        for row, count in zip(rows, counts, strict=True):
+            self.check_row(row)
+            if count < 0:
+                raise ValueError(f"row {row} cannot get {count} new tokens")
+            if limit is not None and self.lengths[row] + count > limit:
+                raise ValueError(
+                    f"row {row} would reach position {self.lengths[row] + count - 1}, "
+                    f"but the model knows positions 0 to {limit - 1}: shorten the prompt or generate fewer tokens"
+                )
+        if not any(counts):
+            raise ValueError("a step needs at least one new token")
+
+    def check_row(self, row: int) -> None:
+        if not 0 <= row < self.rows:
+            raise ValueError(f"there is no row {row}: this cache has rows 0 to {self.rows - 1}")
+
+    def release(self, row: int) -> None:
+        """Empty a row. It is as good as new, whatever its memory holds."""
+        self.truncate(row, 0)
+
+    def truncate(self, row: int, length: int) -> None:
+        """Forget all but the first `length` tokens of a row (a rejected draft, an edited prompt)."""
+        self.check_idle()
+        self.check_row(row)
+        if not 0 <= length <= self.lengths[row]:
+            raise ValueError(f"row {row} holds {self.lengths[row]} tokens and cannot be truncated to {length}")
+        self.free(row, length)
+        self.set_length(row, length)
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Make row `target` a copy of row `source` (a shared prefix); what `target` held is released."""
+        self.check_idle()
+        self.check_row(source)
+        self.check_row(target)
+        if source != target:
+            self.free(target, 0)
+            self.copy(source, target)
+            self.set_length(target, self.lengths[source])
+
+    def check_idle(self) -> None:
+        if self.in_step:
+            raise ValueError("a step is still open on this cache: close it first, or use another cache")
+
+    def set_length(self, row: int, length: int) -> None:
+        self.lengths = (*self.lengths[:row], length, *self.lengths[row + 1 :])
+
+    @abstractmethod
+    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
+        """Find room for the new tokens and return the step; raise CacheFull before anything changes."""
+
+    @abstractmethod
+    def free(self, row: int, kept: int) -> None:
+        """Only the first `kept` tokens of a row are needed: the rest of its memory may hold anything from now on."""
+
+    @abstractmethod
+    def copy(self, source: int, target: int) -> None:
+        """Copy the keys and values of one row to another, which is free."""
+
+    @property
+    @abstractmethod
+    def reserved_bytes(self) -> int:
+        """Bytes of the tensors that this cache has allocated for keys and values."""
+
+    @property
+    @abstractmethod
+    def used_bytes(self) -> int:
+        """Bytes of those that hold the keys and values of tokens."""
+
+
+class NoCache(Cache):
+    """What `cache=None` means: a step that starts at position 0, attends to its own tokens, and keeps nothing."""
+
+    reserved_bytes = 0
+    used_bytes = 0
+
+    def __init__(self, n_layers: int, rows: int, device: torch.device) -> None:
+        super().__init__(n_layers, rows)
+        self.device = device
+
+    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
+        return OwnTokensOnly(self.n_layers, counts, self.device)
+
+    def free(self, row: int, kept: int) -> None:
+        pass
+
+    def copy(self, source: int, target: int) -> None:
+        pass
+
+
+class OwnTokensOnly(Step):
+    """The step of a forward pass without a cache: what is written is what is attended to."""
+
+    def __init__(self, n_layers: int, counts: tuple[int, ...], device: torch.device) -> None:
+        super().__init__(n_layers)
+        self.positions = torch.arange(max(counts), device=device).expand(len(counts), -1)  # [B, T]
+        filled = self.positions < torch.tensor(counts, device=device)[:, None]
+        self.mask = visible(self.positions, self.positions.where(filled, -1))  # [B, 1, T, T]
+
+    def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return k, v

@@ -1,0 +1,223 @@
+"""Prefill, decode, and the loop that turns logits into text, token by token.
+
+The one idea: generation is one pass over the prompt and then one pass for each token, since every choice is the
+next input. With a cache such a pass reads one token; without, it reads everything again and gives the same logits.
+Nothing here knows how a cache stores what it stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import torch
+from torch import Tensor
+
+from course_lib.caches import Cache, ContiguousCache
+from course_lib.metrics import Timing, clock
+from course_lib.model import Transformer
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen: the most likely one (temperature 0), or drawn.
+
+    Logits are divided by `temperature`; then only the `top_k` most likely tokens stay, and of those the fewest whose
+    probabilities reach `top_p`. Raises ValueError, naming field and value, for a number that makes no sense.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.temperature) or self.temperature < 0:
+            raise ValueError(f"temperature must be 0 (greedy) or more, not {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, not {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The distribution [V] (float32, CPU) that a token is drawn from, for logits [V] and a temperature above 0."""
+        logits = logits.float().cpu() / self.temperature
+        if self.top_k is not None and self.top_k < len(logits):
+            least = logits.topk(self.top_k).values[-1]
+            logits = logits.masked_fill(logits < least, -torch.inf)
+        probabilities = logits.softmax(-1)
+        if self.top_p is not None:
+            ordered, order = probabilities.sort(descending=True, stable=True)
+            before = ordered.cumsum(-1) - ordered  # what the more likely tokens already cover
+            probabilities[order[before >= self.top_p]] = 0
+            probabilities /= probabilities.sum()
+        return probabilities
+
+
+GREEDY = Sampling()
+
+
+def choose(logits: Tensor, sampling: Sampling = GREEDY, generator: torch.Generator | None = None) -> int:
+    """The next token for logits [V] of one sequence. Draws come from this request's own (CPU) `generator`.
+
+    Raises ValueError if the logits are not numbers: a broken cache must not look like a choice.
+    """
+    best, token = logits.max(-1)
+    if not isfinite(best.item()):
+        raise ValueError(f"the largest logit is {best.item()}: something that was read was never written")
+    if sampling.temperature == 0:
+        return int(token)
+    return int(torch.multinomial(sampling.probabilities(logits), 1, generator=generator))
+
+
+@torch.inference_mode()
+def prefill(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    cache: Cache | None,
+    *,
+    rows: Sequence[int] | None = None,
+    chunk: int | None = None,
+) -> Tensor:
+    """Read the prompts, one a row of the cache; return the logits [B, V] that choose each row's first new token.
+
+    Prompts may differ in length. `chunk` reads them in passes of at most so many tokens, which needs less memory
+    and gives the same logits up to rounding. Raises ValueError for an empty prompt or a token that the model does
+    not have.
+    """
+    if cache is None and chunk is not None:
+        raise ValueError("without a cache there is nothing to keep a chunk in: leave out chunk, or pass a cache")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"a chunk has at least one token, not {chunk}")
+    for row, prompt in enumerate(prompts):
+        if not prompt:
+            raise ValueError(f"prompt {row} is empty: the first new token needs something to follow")
+        for token in (min(prompt), max(prompt)):
+            if not 0 <= token < model.config.vocab_size:
+                raise ValueError(f"prompt {row} holds token {token}, the model has 0 to {model.config.vocab_size - 1}")
+    longest = max(map(len, prompts))
+    padded = torch.zeros(len(prompts), longest, dtype=torch.long)  # [B, T], padding on the right
+    for row, prompt in enumerate(prompts):
+        padded[row, : len(prompt)] = torch.tensor(prompt)
+    logits = None
+    for start in range(0, longest, chunk or longest):
+        piece = padded[:, start : start + (chunk or longest)].to(model.device)
+        counts = [min(max(len(prompt) - start, 0), piece.shape[1]) for prompt in prompts]
+        last = model(piece, cache, counts=counts, rows=rows, last_only=True)[:, 0]  # [B, V]
+        ends_here = torch.tensor([count > 0 for count in counts], device=model.device)[:, None]
+        logits = last if logits is None else torch.where(ends_here, last, logits)
+    assert logits is not None
+    return logits
+
+
+@torch.inference_mode()
+def decode(model: Transformer, tokens: Sequence[int], cache: Cache, *, rows: Sequence[int] | None = None) -> Tensor:
+    """Read one token for each row; return the logits [B, V] that choose the next."""
+    column = torch.tensor(tokens, device=model.device)[:, None]  # [B, 1]
+    return model(column, cache, rows=rows)[:, 0]
+
+
+@dataclass(frozen=True)
+class TokenEvent:
+    """One new token: when it was there (seconds since the request arrived) and the phase, "prefill" or "decode"."""
+
+    token: int
+    time_s: float
+    phase: str
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What one request gave. `tokens` includes the stop token, if one ended it (`stopped`); otherwise the limit did."""
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    stopped: bool
+    timing: Timing
+
+
+def stream(
+    model: Transformer,
+    prompt: Sequence[int],
+    *,
+    max_new_tokens: int,
+    sampling: Sampling = GREEDY,
+    stop_tokens: Collection[int] = (),
+    use_cache: bool = True,
+    cache: Cache | None = None,
+    seed: int = 0,
+    warm_up: bool = True,
+) -> Iterator[TokenEvent]:
+    """Generate, yielding each token as soon as it is chosen.
+
+    The first comes out of the prefill, the others out of decode steps; with `use_cache=False` every step reads the
+    whole text again. `cache` is one of your own with an empty row 0 (by default one is made that fits). The request
+    draws from its own generator, seeded with `seed`. `warm_up` runs one throw-away pass before the clock starts,
+    since the first pass through a library also loads it.
+
+    Raises ValueError or CacheFull, before the first token, if prompt and new tokens cannot fit.
+    """
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
+    slots = len(prompt) + max_new_tokens - 1  # the last new token is never read
+    if slots > model.config.max_positions:
+        raise ValueError(
+            f"{len(prompt)} prompt tokens and {max_new_tokens} new ones need {slots} positions, "
+            f"the model knows {model.config.max_positions}: shorten one of them"
+        )
+    if cache is not None and not use_cache:
+        raise ValueError("use_cache=False and a cache contradict each other: leave one of them out")
+    if cache is not None and cache.lengths[0]:
+        raise ValueError(f"row 0 of the cache holds {cache.lengths[0]} tokens of another text: release it first")
+    if use_cache and cache is None:
+        cache = ContiguousCache(model.config, 1, slots, model.dtype, model.device)
+    generator = torch.Generator().manual_seed(seed)
+    if warm_up:
+        scratch = ContiguousCache(model.config, 1, 2, model.dtype, model.device)
+        choose(prefill(model, [prompt[:1]], scratch)[0])
+        choose(decode(model, prompt[:1], scratch)[0])
+
+    now = clock(model.device)
+    arrival, text = now(), list(prompt)
+    logits = prefill(model, [text], cache, rows=[0])[0]  # [V]
+    while True:
+        token = choose(logits, sampling, generator)
+        text.append(token)
+        yield TokenEvent(token, now() - arrival, "prefill" if len(text) == len(prompt) + 1 else "decode")
+        if token in stop_tokens or len(text) == len(prompt) + max_new_tokens:
+            return
+        if cache is not None:
+            logits = decode(model, [token], cache, rows=[0])[0]
+        else:
+            logits = prefill(model, [text], None)[0]
+
+
+def generate(
+    model: Transformer,
+    prompt: Sequence[int],
+    *,
+    max_new_tokens: int,
+    sampling: Sampling = GREEDY,
+    stop_tokens: Collection[int] = (),
+    use_cache: bool = True,
+    cache: Cache | None = None,
+    seed: int = 0,
+    warm_up: bool = True,
+) -> Generation:
+    """All of `stream` at once, with its timing. Arguments and errors are those of `stream`."""
+    events = list(
+        stream(
+            model,
+            prompt,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            stop_tokens=stop_tokens,
+            use_cache=use_cache,
+            cache=cache,
+            seed=seed,
+            warm_up=warm_up,
+        )
+    )
+    tokens = tuple(event.token for event in events)
+    timing = Timing(0.0, tuple(event.time_s for event in events), len(prompt))
+    return Generation(tuple(prompt), tokens, tokens[-1] in stop_tokens, timing)
