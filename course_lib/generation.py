@@ -23,8 +23,9 @@ from course_lib.model import Transformer
 class Sampling:
     """How a token is chosen: the most likely one (temperature 0), or drawn.
 
-    Logits are divided by `temperature`; then only the `top_k` most likely tokens stay, and of those the fewest whose
-    probabilities reach `top_p`. Raises ValueError, naming field and value, for a number that makes no sense.
+    Logits are divided by `temperature`; then only the `top_k` most likely tokens stay (and all that tie with the last
+    of them), and of those the fewest whose probabilities reach `top_p`. Raises ValueError, naming field and value, for
+    a number that makes no sense.
     """
 
     temperature: float = 0.0
@@ -41,12 +42,13 @@ class Sampling:
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution [V] (float32, CPU) that a token is drawn from, for logits [V] and a temperature above 0."""
-        logits = logits.float().cpu() / self.temperature
+        logits = logits.float().cpu()
+        logits = (logits - logits.max()) / self.temperature  # the largest is 0: no temperature makes it overflow
         if self.top_k is not None and self.top_k < len(logits):
             least = logits.topk(self.top_k).values[-1]
             logits = logits.masked_fill(logits < least, -torch.inf)
         probabilities = logits.softmax(-1)
-        if self.top_p is not None:
+        if self.top_p is not None and self.top_p < 1:  # 1 keeps all tokens, whatever their sum rounds to
             ordered, order = probabilities.sort(descending=True, stable=True)
             before = ordered.cumsum(-1) - ordered  # what the more likely tokens already cover
             probabilities[order[before >= self.top_p]] = 0
@@ -155,8 +157,11 @@ def stream(
     draws from its own generator, seeded with `seed`. `warm_up` runs one throw-away pass before the clock starts,
     since the first pass through a library also loads it.
 
-    Raises ValueError or CacheFull, before the first token, if prompt and new tokens cannot fit.
+    Raises ValueError, before the first token, if prompt and new tokens cannot fit the model; CacheFull as soon as a
+    cache of your own has no room for the next pass.
     """
+    if not prompt:
+        raise ValueError("the prompt is empty: the first new token needs something to follow")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
     slots = len(prompt) + max_new_tokens - 1  # the last new token is never read

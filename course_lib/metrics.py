@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 
 import torch
@@ -33,7 +34,7 @@ class Timing:
             raise ValueError("no token came: there is nothing to time")
         if not all(isfinite(t) for t in times):
             raise ValueError(f"times must be finite numbers of seconds, not {times}")
-        for earlier, later in zip(times, times[1:], strict=False):
+        for earlier, later in pairwise(times):
             if later < earlier:
                 raise ValueError(f"time runs backwards: {later} s comes after {earlier} s")
         if self.prompt_tokens < 1:
@@ -51,7 +52,7 @@ class Timing:
     @property
     def itl_s(self) -> list[float]:
         """Inter-token latencies: the gap before each token after the first. TTFT is not one of them."""
-        return [b - a for a, b in zip(self.token_times_s, self.token_times_s[1:], strict=False)]
+        return [b - a for a, b in pairwise(self.token_times_s)]
 
     @property
     def end_to_end_s(self) -> float:

@@ -128,8 +128,8 @@ class Layer(nn.Module):
         # Attention. Keys are rotated before they are stored: a cached key stays right for ever.
         qkv = F.linear(F.rms_norm(x, (d_model,), self.attention_norm, c.norm_eps), self.qkv)
         qkv = qkv.view(B, T, -1, c.head_dim)  # [B, T, H_q + 2 H, D]
-        qk, v = qkv.split((c.n_heads + c.n_kv_heads, c.n_kv_heads), dim=2)
-        q, k = rotate(qk, cos, sin).transpose(1, 2).split((c.n_heads, c.n_kv_heads), dim=1)  # [B, heads, T, D]
+        qk, v = qkv.tensor_split((c.n_heads + c.n_kv_heads,), dim=2)
+        q, k = rotate(qk, cos, sin).transpose(1, 2).tensor_split((c.n_heads,), dim=1)  # [B, heads, T, D]
         k, v = step.write(index, k, v.transpose(1, 2))  # [B, H, S, D], the new tokens included
         mixed = attend(q, k, v, mask)  # [B, H_q, T, D]
         x = x + F.linear(mixed.transpose(1, 2).reshape(B, T, -1), self.attention_out)
@@ -139,7 +139,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Token ids in, logits out; see `forward`. Weights are random until a checkpoint is loaded into them."""
+    """Token ids in, logits out; see `forward`. Its matrices are zero until `course_lib.checkpoints` fills them."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -197,5 +197,5 @@ class Transformer(nn.Module):
 
 
 def weight(rows: int, columns: int) -> nn.Parameter:
-    """A matrix [rows, columns] as `F.linear` takes it, with small random entries."""
-    return nn.Parameter(torch.empty(rows, columns).normal_(std=0.02))
+    """A matrix [rows, columns] as `F.linear` takes it; `checkpoints.load` or `checkpoints.random` fills it."""
+    return nn.Parameter(torch.zeros(rows, columns))

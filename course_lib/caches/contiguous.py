@@ -85,37 +85,61 @@ class ContiguousCache(Cache):
 
 
 class ContiguousStep(Step):
-    """One pass over some rows of a contiguous cache: where the new tokens go, and how far everybody looks."""
+    """One pass over some rows of a contiguous cache: where the new tokens go, and how far everybody looks.
+
+    Rows that lie side by side are attended to where they lie; others are collected for each layer. Rows that stand at
+    the same length are written as one slice; others token by token.
+    """
 
     def __init__(self, cache: ContiguousCache, rows: tuple[int, ...], counts: tuple[int, ...], slots: int) -> None:
         super().__init__(cache.n_layers)
-        self.cache, self.slots = cache, slots
-        device, starts = cache.keys.device, [cache.lengths[row] for row in rows]
+        self.cache, self.slots, device = cache, slots, cache.keys.device
+        starts = [cache.lengths[row] for row in rows]
         tokens = torch.arange(max(counts), device=device)  # [T]
         self.positions = torch.tensor(starts, device=device)[:, None] + tokens  # [B, T]
+        self.rows = torch.tensor(rows, device=device)  # [B]
         even = len(set(starts)) == len(set(counts)) == 1
-        # Rows that lie side by side are a view; others are copied together for each layer.
-        adjacent = rows == tuple(range(rows[0], rows[0] + len(rows)))
-        self.rows = slice(rows[0], rows[0] + len(rows)) if adjacent else torch.tensor(rows, device=device)
-        # Where to write: a slice if all rows continue at the same slot, else row, token and slot of each new token.
-        self.new = slice(starts[0], slots) if even and adjacent else None
-        if self.new is None:
+        self.side_by_side = rows == tuple(range(rows[0], rows[0] + len(rows)))
+        self.one_slice = even and self.side_by_side
+        if self.side_by_side:  # views, of all layers at once
+            run = slice(rows[0], rows[0] + len(rows))
+            self.seen = [t[:, run, :, :slots].unbind() for t in (cache.keys, cache.values)]  # L times [B, H, S, D]
+            self.new = [t[:, run, :, starts[0] : slots].unbind() for t in (cache.keys, cache.values)]
+        if not self.one_slice:
             real = tokens < torch.tensor(counts, device=device)[:, None]  # [B, T], the rest is padding
-            batch, token = real.nonzero(as_tuple=True)  # [new tokens]
-            self.scatter = (batch, token, torch.tensor(rows, device=device)[batch], self.positions[batch, token])
+            self.batch, self.token = real.nonzero(as_tuple=True)  # one entry for each new token
+            self.slot = self.positions[self.batch, self.token]
             self.positions = self.positions.where(real, 0)  # padding may not stand beyond the model's last position
-        # Which slots are filled: a decode step of rows of equal length sees them all.
         self.mask = None
-        if not (even and max(counts) == 1):
+        if not even or max(counts) > 1:  # one new token in rows of equal length sees every slot: nothing to hide
             slot = torch.arange(slots, device=device)
             ends = torch.tensor([s + c for s, c in zip(starts, counts, strict=True)], device=device)[:, None]
             self.mask = visible(self.positions, torch.where(slot < ends, slot, -1))  # [B, 1, T, S]
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = self.cache.keys[layer], self.cache.values[layer]  # [rows, H, capacity, D]
-        if self.new is not None:
-            keys[self.rows, :, self.new], values[self.rows, :, self.new] = k, v
+        if layer == 0:
+            check_match(k, keys)
+        if k.requires_grad:  # the cache would keep the graph of every pass alive
+            raise ValueError("a cache keeps no gradients: run under torch.inference_mode(), or train without a cache")
+        if self.one_slice:
+            self.new[0][layer].copy_(k)
+            self.new[1][layer].copy_(v)
         else:
-            batch, token, row, slot = self.scatter
-            keys[row, :, slot], values[row, :, slot] = k[batch, :, token], v[batch, :, token]
-        return keys[self.rows][:, :, : self.slots], values[self.rows][:, :, : self.slots]  # [B, H, S, D]
+            row = self.rows[self.batch]
+            keys[row, :, self.slot] = k[self.batch, :, self.token]
+            values[row, :, self.slot] = v[self.batch, :, self.token]
+        if self.side_by_side:
+            return self.seen[0][layer], self.seen[1][layer]
+        return keys[self.rows, :, : self.slots], values[self.rows, :, : self.slots]  # [B, H, S, D]
+
+
+def check_match(new: Tensor, held: Tensor) -> None:
+    """Raise ValueError unless new keys [B, H, T, D] can be kept as they are: torch would convert and repeat them."""
+    ours, theirs = ((t.device, t.dtype, *t.shape[1::2]) for t in (held, new))
+    if ours != theirs:
+        raise ValueError(
+            "the model writes {} {} for {} heads of {}, ".format(*theirs)
+            + "the cache holds {} {} for {} heads of {}: ".format(*ours)
+            + "make the cache from the model's config, dtype and device"
+        )

@@ -61,9 +61,10 @@ class Step(ABC):
         Keys come after RoPE and before heads are repeated. Raises ValueError unless layers are written once and in
         order.
         """
-        if layer != self.written:
+        if not layer == self.written < self.n_layers:
             raise ValueError(
-                f"layer {layer} was written, but it is the turn of layer {self.written} of {self.n_layers}"
+                f"layer {layer} was written after {self.written} of the cache's {self.n_layers} layers: "
+                "a model of that many layers writes each once, in order"
             )
         attended = self.store(layer, k, v)
         self.written += 1
@@ -96,9 +97,9 @@ class Cache(ABC):
         rows = tuple(range(len(counts))) if rows is None else tuple(rows)
         counts = tuple(counts)
         self.check(rows, counts, limit)
-        step = self.open(rows, counts)
         self.in_step = True
         try:
+            step = self.open(rows, counts)
             yield step
             if step.written != self.n_layers:
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")

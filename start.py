@@ -1,0 +1,366 @@
+"""Make the course's own Python environment beside this file, then hand over to the `course` command inside it.
+
+    python start.py                      install what is missing, fetch the model, open the first notebook
+    python start.py test [PYTEST ARGS]   install what the tests need too, and run all of them
+    python start.py WORD ...             run `course WORD ...`, for instance: python start.py doctor
+    python start.py --help               show this text and install nothing
+
+    --cpu, before the word               take the CPU-only build of torch: on Linux 3 GB instead of 11
+
+Everything goes into the folder .venv, nothing needs an administrator, and a run that was cut short continues when
+it is started again. COURSE_TORCH=cpu does what --cpu does; the choice holds until .venv is deleted.
+COURSE_TORCH_INDEX names where that build comes from: another index, or a folder that holds the wheel.
+"""
+
+# Only the standard library, and only syntax that Python 3.6 parses: an old Python must get far enough to say it is old.
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+VERSION = "{}.{}".format(*sys.version_info)
+if sys.version_info < (3, 11):
+    sys.exit("Python " + VERSION + " is too old: the course needs 3.11 or newer, get it at python.org")
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+COURSE = BIN / ("course.exe" if os.name == "nt" else "course")
+LOG = VENV / "install.log"
+STAMP = VENV / "course_stamp.json"
+
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+PIP_WITH_RAW_PROGRESS = (24, 1)
+
+# What an install takes at its peak: the wheels, pip's copies of them, and what they unpack to.
+PEAK_GB = {"cpu": 3.0, "default": 11.0 if sys.platform == "linux" else 3.0}
+PEAK_GB_BESIDE_TORCH = 2.0
+
+# What pip or venv write when something outside the course is wrong, and what to say of it. The first match counts.
+UNREACHABLE = "cannot reach the package index"
+CAUSES = {
+    r"No space left on device|\[Errno 28\]|not enough space on the disk": "the disk is full: make room",
+    r"ensurepip is not|No module named \W?venv": "this Python lacks its venv module: install it "
+    "(Debian, Ubuntu: sudo apt install python3-venv) or use the Python of python.org",
+    r"Long Path support": "a path is too long for Windows: move the course to a short one such as C:\\course",
+    r"Could not fetch URL \S+: (proxy )?connection error|ssl certificate|CERTIFICATE_VERIFY_FAILED|name resolution"
+    r"|(NewConnection|NameResolution|ConnectTimeout|ReadTimeout|ConnectionReset|Proxy|Protocol|IncompleteRead)Error"
+    r"|Connection (refused|timed out|aborted)|Network is unreachable|Read timed out|not enough bytes were received"
+    r"|5\d\d Server Error": UNREACHABLE
+    + ": check the network or the proxy (pip reads HTTPS_PROXY and PIP_INDEX_URL; what was downloaded is kept)",
+    r"DO NOT MATCH THE HASHES": "a download arrived damaged: empty pip's cache (pip cache purge)",
+    r"Permission denied|WinError 5\b": "a file cannot be written: close what uses .venv, or delete .venv",
+    r"No matching distribution|ResolutionImpossible": "the package index has no version of some package that fits "
+    f"Python {VERSION} and this system: use Python 3.11, with which the course is tested",
+}
+
+
+class Problem(Exception):
+    """What stops us, as the one line that the user sees: the cause, then the remedy."""
+
+    def __init__(self, line: str, status: int = 1) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+def explain(output: str) -> str:
+    """One line for what a failed program printed: a cause that we know, or else its own last word."""
+    for pattern, line in CAUSES.items():
+        if re.search(pattern, output):
+            return line + ", then run the same command again"
+    lines = re.findall(r"ERROR: (.+)", output) or output.strip().splitlines() or ["it gave no reason"]
+    return lines[-1].strip()
+
+
+def say(line: str) -> None:
+    """Standard output belongs to the command that is handed over to (it may print JSON there)."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def read_stamp() -> dict[str, Any]:
+    try:
+        return dict(json.loads(STAMP.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def write_stamp(torch: str, installed: list[str]) -> None:
+    """In one piece or not at all: a stamp cut short must not look like an installed course."""
+    half = STAMP.with_suffix(".part")
+    stamp = {"folder": str(VENV), "python": VERSION, "torch": torch, "installed": installed}
+    half.write_text(json.dumps(stamp), encoding="utf-8")
+    os.replace(half, STAMP)
+
+
+def wanted(torch: str, extra: str) -> str:
+    """A hash of all that decides what gets installed, and where."""
+    files = [(HERE / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "constraints.txt")]
+    return hashlib.sha256("\0".join([str(VENV), VERSION, torch, extra, *files]).encode()).hexdigest()
+
+
+def pip_version() -> tuple[int, ...]:
+    """pip's version inside .venv; empty where that Python or its pip does not run."""
+    try:
+        command = [str(PYTHON), "-I", "-c", "import pip; print(pip.__version__)"]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except OSError:
+        return ()
+    return tuple(int(part) for part in re.findall(r"\d+", done.stdout)[:2]) if done.returncode == 0 else ()
+
+
+def why_remake(stamp: dict[str, str], torch: str) -> str:
+    """Why the .venv that is there cannot be used; empty if it can."""
+    if not pip_version():
+        return "is broken or half-made"
+    if stamp.get("folder", str(VENV)) != str(VENV):
+        return f"was made in another folder ({stamp['folder']})"
+    if stamp.get("python", VERSION) != VERSION:
+        return f"was made by Python {stamp['python']}, this is {VERSION}"
+    if stamp.get("torch", torch) != torch:
+        return f"holds the {stamp['torch']} build of torch, not the {torch} one"
+    return ""
+
+
+def make_venv(torch: str) -> None:
+    """A .venv with pip in it: the one that is there, or a new one. Its stamp says for what it was made."""
+    if os.path.lexists(VENV):
+        reason = why_remake(read_stamp(), torch)
+        if not reason:
+            return write_stamp(torch, installed=[])
+        say(f".venv {reason}: making it anew")
+        STAMP.unlink(missing_ok=True)
+    say(f"Making .venv with Python {VERSION} ...")
+    # --clear, not a removal: .venv may be a link to a larger disk, and the Python that runs this the one in it.
+    command = [getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", str(VENV)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode or not pip_version():
+        raise Problem("cannot make .venv: " + explain(done.stdout + done.stderr))
+    write_stamp(torch, installed=[])
+
+
+@contextlib.contextmanager
+def only_one_installs() -> Iterator[None]:
+    """The lock is the system's, so a run that was killed leaves none behind."""
+    with open(HERE / ".venv.lock", "a+") as file:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise Problem("another start.py is installing here: wait until it is done, then run this again") from None
+        yield
+
+
+class Progress:
+    """One line that says what pip is doing: rewritten in place on a terminal, printed now and then elsewhere."""
+
+    def __init__(self, title: str) -> None:
+        self.name = ""
+        self.live = sys.stderr.isatty()
+        say(title + " ...")
+
+    def feed(self, line: str) -> None:
+        """Takes one line of pip's output."""
+        named = re.match(r"\s*(?:Collecting|Downloading|Processing) (?:\S*[/\\])?([\w.]+(?:-[\d.]+)?)", line)
+        percent = re.match(r"Progress (\d+) of ([1-9]\d*)", line)
+        unpacked = re.match(r"Installing collected packages: (.*)", line)
+        if named:
+            self.name = named[1]
+            size = re.search(r"\(\d{2,}\.\d MB\)", line)  # smaller ones are not worth a line that stays
+            self.show(self.name, lasting=f"downloading {self.name} {size[0]}" if size else "")
+        elif percent:
+            self.show(f"{self.name} {100 * int(percent[1]) // int(percent[2])} %")
+        elif unpacked:
+            count = unpacked[1].count(",") + 1
+            self.show(f"unpacking {count} packages", lasting=f"unpacking {count} packages" if count > 20 else "")
+
+    def show(self, text: str, lasting: str = "") -> None:
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            print("\r" + f"  {text}"[:width].ljust(width), end="\r", file=sys.stderr, flush=True)
+        elif lasting:
+            say("  " + lasting)
+
+
+def pip_install(title: str, *arguments: str) -> None:
+    """Run pip in .venv, its whole story going to the log; raises Problem with one line of it when pip fails."""
+    bar = "raw" if pip_version() >= PIP_WITH_RAW_PROGRESS else "off"
+    scratch = VENV / "tmp"  # a small /tmp in memory is no place for torch
+    details = scratch / "details.log"  # the only place where pip always says that it could not connect
+    options = ["--no-input", "--disable-pip-version-check", "--progress-bar", bar, "--log", str(details)]
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    process = subprocess.Popen(
+        [str(PYTHON), "-I", "-u", "-m", "pip", "install", *options, *arguments],
+        cwd=HERE,
+        env={**environment(), "PIP_USER": "0", **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        # Ctrl-C is for us alone, so that what is said about it is one line.
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+    )
+    progress, output = Progress(title), ""
+    try:
+        with LOG.open("a", encoding="utf-8") as log:
+            for line in process.stdout or ():
+                progress.feed(line)
+                if not line.startswith("Progress "):
+                    log.write(line)
+                    output += line
+        if process.wait() and details.exists():
+            output += details.read_text(encoding="utf-8", errors="replace")
+    finally:
+        progress.show("")
+        if process.poll() is None:  # with what it started to build packages; the next run drops what is half there
+            process.kill() if os.name == "nt" else os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(scratch, ignore_errors=True)
+    if process.returncode:
+        raise Problem(explain(output) + " (details: .venv/install.log)")
+
+
+def site_packages() -> Path:
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV), "platbase": str(VENV)}))
+
+
+def drop_half_installed() -> None:
+    """pip believes that a package is there as soon as its dist-info is, and writes INSTALLER into that at the end."""
+    for info in site_packages().glob("*.dist-info"):
+        if not (info / "INSTALLER").exists():
+            shutil.rmtree(info)
+    for leftover in site_packages().glob("~*"):
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def check_space(free_gb: float, needed_gb: float) -> None:
+    if free_gb < needed_gb:
+        smaller = ", or take the smaller build: python start.py --cpu" if needed_gb > PEAK_GB["cpu"] else ""
+        raise Problem(
+            f"the disk is too full: {free_gb:.1f} GB free, about {needed_gb:.0f} GB needed: make room{smaller}"
+        )
+
+
+def torch_source() -> list[str]:
+    index = os.environ.get("COURSE_TORCH_INDEX") or CPU_INDEX
+    return ["--no-index", "--find-links", index] if os.path.isdir(index) else ["--index-url", index]
+
+
+def install(torch: str, extra: str) -> None:
+    """Make .venv right for this course: nothing but a look at the stamp if it is, else venv, torch, all the rest."""
+    if wanted(torch, extra) in read_stamp().get("installed", []) and PYTHON.exists() and COURSE.exists():
+        return
+    with only_one_installs():
+        has_torch = any(site_packages().glob("torch-*.dist-info")) and read_stamp().get("torch") == torch
+        free = shutil.disk_usage(VENV if VENV.exists() else HERE).free
+        check_space(free / 1e9, PEAK_GB_BESIDE_TORCH if has_torch else PEAK_GB[torch])
+        make_venv(torch)
+        LOG.write_bytes(b"")
+        drop_half_installed()
+        if pip_version() < PIP_WITH_RAW_PROGRESS:
+            try:
+                pip_install("Upgrading pip", "pip>=24.1")
+            except Problem as problem:
+                if UNREACHABLE in str(problem):
+                    raise  # for any other reason (a mirror without pip in it) the pip that is there will do
+        # torch alone first: it is most of the download, and once unpacked it need not be fetched again.
+        source = ["--no-deps", *torch_source()] if torch == "cpu" else []
+        pip_install("Installing 1/2: torch", *source, "-c", "constraints.txt", "torch")
+        target = f".[{extra}]" if extra else "."
+        pip_install("Installing 2/2: the course and its libraries", "-c", "constraints.txt", "-e", target)
+        write_stamp(torch, installed=[wanted(torch, ""), wanted(torch, extra)])
+
+
+def environment() -> dict[str, str]:
+    """What activating .venv would set: programs that start others by their bare name find those of the course."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+    return {**variables, "VIRTUAL_ENV": str(VENV), "PATH": str(BIN) + os.pathsep + os.environ.get("PATH", os.defpath)}
+
+
+def run(command: list[str]) -> int:
+    """Run a command of .venv to its end; it answers Ctrl-C first, then we stop too."""
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        status = subprocess.call(command, env=environment())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+    return status
+
+
+def hand_over(words: list[str]) -> int:
+    """Become `course WORDS`: where the system can, the very same process, so that signals and status are its own."""
+    command = [str(COURSE), *words]
+    if os.name != "nt":
+        os.execve(command[0], command, environment())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return subprocess.call(command, env=environment())
+
+
+def parse(arguments: list[str]) -> tuple[str, list[str]]:
+    """The build of torch asked for (or the one that .venv was made for) and the words after our own options."""
+    words = list(arguments)
+    asked = os.environ.get("COURSE_TORCH", "")
+    if asked not in ("", "cpu", "default"):
+        raise Problem(f"COURSE_TORCH={asked} is not known: set it to cpu or to default, or unset it", status=2)
+    if words[:1] == ["--cpu"]:
+        asked = "cpu"
+        del words[0]
+    if words and words[0].startswith("-"):
+        raise Problem(f"no such option: {words[0]} (python start.py --help shows those there are)", status=2)
+    if asked == "cpu" and sys.platform != "linux":
+        say("--cpu changes nothing here: only on Linux is there a larger build to avoid")
+        asked = ""
+    return asked or read_stamp().get("torch", "default"), words
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] in (["-h"], ["--help"]):
+        print((__doc__ or "").strip())
+        return 0
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us had them ignored
+        signal.signal(number, signal.default_int_handler)
+    try:
+        torch, words = parse(arguments)
+        extra = "test" if words[:1] == ["test"] else ""
+        install(torch, extra)
+        if extra:
+            return run([str(PYTHON), str(HERE / "tests" / "run_all.py"), *words[1:]])
+        return hand_over(words) if words else run([str(COURSE), "fetch", "smollm2"]) or hand_over(["lab"])
+    except KeyboardInterrupt:
+        say("Stopped; what was downloaded is kept: run the same command again to continue")
+        return 130
+    except Problem as problem:
+        say(f"start.py: {problem}")
+        return problem.status
+    except OSError as error:
+        remedy = "make room on the disk" if error.errno == errno.ENOSPC else "run the same command again"
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            remedy = "close what uses that file, or copy the course to a folder of your own"
+        say(f"start.py: {error}: {remedy}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
