@@ -1,0 +1,242 @@
+"""The `course` command: names, options and help. What a command does is in `course_lib.commands`, one module each.
+
+The one idea: `course --help` answers at once, so a command imports what it needs when it is called. Exit status: 0
+done, 1 the work found something wrong, 2 the call was wrong, 130 stopped by Ctrl-C.
+"""
+
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from course_lib import __version__
+from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandError, check_target, say
+
+
+class Course(TyperGroup):
+    """A group of commands that return their exit status, and whose expected faults are one line."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            status = super().main(*args, **options | {"standalone_mode": False})
+        except CommandError as error:
+            status = _fault(str(error), error.status)
+        except OSError as error:
+            status = _fault(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), WRONG)
+        except typer.Abort:
+            status = STOPPED
+        except Exception as error:
+            if not hasattr(error, "format_message"):  # how the command-line library marks a wrong call
+                raise
+            status = _wrong_call(error)
+        if status == STOPPED:
+            say("stopped")
+        sys.exit(status or DONE)
+
+
+class WithExtra(TyperCommand):
+    """A command that hands over what stands after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+
+class Dtype(StrEnum):
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    float64 = "float64"
+
+
+class Device(StrEnum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+app = typer.Typer(
+    cls=Course,
+    help="A hands-on course on the KV cache of language models.",
+    epilog="`course COMMAND --help` says more about a command and shows an example.",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - prints it, and nothing else.")
+]
+Notebooks = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NOTEBOOK", help="Files, folders, or how names begin (02).", show_default="all"),
+]
+Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The longest that one cell may take.")]
+
+
+def main() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character shows another
+            stream.reconfigure(errors="replace")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what must be tidied, is
+    app(prog_name="course")
+
+
+def _fault(message: str, status: int) -> int:
+    say(f"error: {message}")
+    return status
+
+
+def _wrong_call(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    message = error.format_message().strip().rstrip(".")
+    if not message:  # no command was named, and the help was shown
+        return BAD_CALL
+    where = context.command_path if context else "course"
+    return _fault(f"{' '.join(message.split())} ({where} --help shows what there is)", BAD_CALL)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"course {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def course(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(cls=WithExtra)
+def lab(
+    ctx: typer.Context,
+    notebook: Annotated[
+        str, typer.Argument(metavar="NOTEBOOK", help="Its name, or how that begins.")
+    ] = "00_start_here",
+    edit: Annotated[bool, typer.Option("--edit", help="Open the originals, to change the course.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, metavar="N", help="Instead of the first free one.")
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(envvar="COURSE_WORK", show_default="work/", help="The folder of your copies.")
+    ] = None,
+) -> int:
+    """Open your copies of the notebooks in JupyterLab.
+
+    You work on copies, so that the course can be updated. A copy that you wrote in is never replaced: if the course
+    changed the notebook too, the new version is laid beside it (NAME.new-DATE.ipynb). A copy that you only ran is
+    replaced by a new version; the one you ran is kept in work/.old. A copy that you deleted comes back.
+
+    Example: `course lab 02`, or `course lab --no-browser --port 8890 -- --ServerApp.log_level=INFO`
+    """
+    from course_lib.commands.lab import open_lab
+
+    return open_lab(notebook, edit=edit, browser=not no_browser, port=port, work=work, extra=ctx.obj)
+
+
+@app.command()
+def doctor(json: Json = None) -> int:
+    """Check this machine: versions, model, memory, kernel, tools.
+
+    A problem stops the course, a warning does not. The exit status is 1 if there is a problem.
+
+    Example: `course doctor`, or `course doctor --json -`
+    """
+    from course_lib.commands.doctor import examine
+
+    check_target(json)
+    return examine(json)
+
+
+@app.command()
+def fetch(model: Annotated[str, typer.Argument(help="Which model.")] = "smollm2") -> int:
+    """Download the weights of a model once, and verify them.
+
+    They go to your cache folder, or to the folder named in COURSE_CACHE.
+
+    Example: `course fetch`
+    """
+    from course_lib.commands.fetch import fetch_weights
+
+    return fetch_weights(model)
+
+
+@app.command()
+def generate(
+    text: Annotated[str, typer.Argument(help="What to answer; - reads standard input.", show_default=False)],
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="smollm2, a .gguf file, or a Hugging Face folder.")
+    ] = "smollm2",
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values, or read all again.")] = True,
+    max_new_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="Stop after so many.")] = 100,
+    temperature: Annotated[float, typer.Option(metavar="X", help="0 takes the most likely token.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(metavar="N", help="Draw from so many tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="X", help="Draw from the tokens that hold this share of probability.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the draws.")] = 0,
+    dtype: Annotated[Dtype, typer.Option(help="Of weights and cache.")] = Dtype.float32,
+    device: Annotated[Device, typer.Option(help="Where to compute.")] = Device.cpu,
+    raw: Annotated[bool, typer.Option("--raw", help="Continue the text itself: no chat template.")] = False,
+    json: Json = None,
+) -> int:
+    """Let a model answer, and see where the time goes.
+
+    Example: `course generate "What is a key-value cache?" --no-cache --max-new-tokens 40`
+    """
+    from course_lib.commands.generate import Request, generate_text
+
+    return generate_text(
+        Request(
+            text, model, cache, max_new_tokens, temperature, top_k, top_p, seed, dtype.value, device.value, raw, json
+        )
+    )
+
+
+@app.command()
+def run(notebooks: Notebooks = None, timeout: Timeout = 300, json: Json = None) -> int:
+    """Execute notebooks from the top in fresh kernels.
+
+    Each runs in an empty temporary folder; the files are not changed. Prints time, memory and what went wrong; the exit
+    status is 1 if a notebook failed.
+
+    Example: `course run`, or `course run 02 work/notebooks/03_the_kv_cache.ipynb --timeout 60`
+    """
+    from course_lib.commands.places import find_notebooks
+    from course_lib.commands.run import run_notebooks
+
+    check_target(json)
+    return run_notebooks(find_notebooks(notebooks or []), timeout, json)
+
+
+@app.command()
+def build(
+    notebooks: Notebooks = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say what is not in order; run nothing.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Take all outputs from this run.")] = False,
+    timeout: Timeout = 300,
+    json: Json = None,
+) -> int:
+    """For authors: execute the committed notebooks and bring them into normal form.
+
+    A file is written only as a whole, and not at all if a cell raises. If code and repeatable outputs are as before,
+    the outputs of cells tagged nbval-ignore-output (timings) stay, too; otherwise all outputs are of this run.
+
+    Example: `course build 02`, or `course build --check`
+    """
+    from course_lib.commands.build import build_notebooks
+    from course_lib.commands.places import find_notebooks
+
+    check_target(json)
+    return build_notebooks(find_notebooks(notebooks or []), timeout, check, fresh, json)

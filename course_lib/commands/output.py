@@ -1,0 +1,81 @@
+"""How a command speaks: results on standard output, everything else on standard error, faults in one line.
+
+The one idea: who pipes a result gets only the result. A table goes to standard output unless JSON was asked for there;
+a file appears whole or not at all. Nothing here knows what a command does.
+"""
+
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+
+TEMPORARY = ".course-tmp-"  # how the name of a file begins that is not whole yet
+DONE, WRONG, BAD_CALL, STOPPED = 0, 1, 2, 130  # exit statuses; 130 is what a shell reports after Ctrl-C
+
+
+class CommandError(Exception):
+    """An expected fault: what is wrong, what helps, and the exit status of the command."""
+
+    def __init__(self, message: str, remedy: str = "", status: int = WRONG) -> None:
+        super().__init__(message)
+        self.remedy, self.status = remedy, status
+
+    def __str__(self) -> str:
+        text = " ".join(str(self.args[0]).split())
+        return f"{text} ({self.remedy})" if self.remedy else text
+
+
+def say(text: str) -> None:
+    """A line for the reader that is not a result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def check_target(target: str | None) -> None:
+    """Raise CommandError unless JSON can be written to `target` (None: not asked for, "-": standard output).
+
+    Asked before the work begins: minutes of it should not be lost to a misspelt folder.
+    """
+    if target in (None, "-"):
+        return
+    path = Path(target)
+    if path.is_dir() or not path.parent.is_dir():
+        reason = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise CommandError(
+            f"cannot write JSON to {target}: {reason}", "name a file, or - for standard output", BAD_CALL
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandError(f"cannot write JSON to {target}: no permission", "name another file", BAD_CALL)
+
+
+def deliver(data: dict[str, object], shown: RenderableType, target: str | None) -> None:
+    """Print what is `shown`, and write `data` as JSON to `target`; with "-" the JSON is all that is printed."""
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    Console(highlight=False).print(shown)
+    if target is not None:
+        write_whole(Path(target), text.encode())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Put `data` at `path` whole or not at all, whatever interrupts. A link stays a link, permissions stay."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a pipe or a device is written to, never replaced
+        path.write_bytes(data)
+        return
+    temporary = path.with_name(TEMPORARY + secrets.token_hex(4))
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

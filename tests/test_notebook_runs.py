@@ -1,0 +1,152 @@
+"""`course run` on small notebooks, with real kernels."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat import v4
+from small_notebooks import Save, code, nothing, saver
+
+from course_lib.commands.build import build_one
+from course_lib.commands.kernels import execute, read_notebook
+from course_lib.commands.run import run_one
+
+COURSE = Path(sys.executable).with_name("course")
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    return saver(tmp_path)
+
+
+def run(path: Path, timeout_s: float = 60) -> dict[str, object]:
+    return run_one(path, timeout_s, nothing)
+
+
+def test_notebook_runs_in_this_interpreter_apart_from_everything_else(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A kernel spec of the same name that would start something else, and a folder of answers that must stay as it is.
+    spec = tmp_path / "jupyter/kernels/python3/kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(
+        json.dumps({"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "answers"))
+    path = save(
+        v4.new_markdown_cell("# Text"),
+        "import os, sys, pathlib\npathlib.Path('left behind').write_text('x')",
+        "print(sys.executable)\nprint(os.getcwd())\nprint(os.environ['COURSE_DATA'])\nprint(os.listdir())",
+    )
+    before = path.read_bytes()
+    seen: list[tuple[int, int]] = []
+    done = execute(read_notebook(path), 60, lambda *state: seen.append(state))
+    assert (done.error, done.cell) == ("", None)
+    executable, folder, answers, files = done.notebook.cells[2].outputs[0].text.splitlines()
+    assert executable == sys.executable
+    assert files == "['left behind']"
+    assert not Path(folder).exists(), "the temporary folder is gone"
+    assert answers != str(tmp_path / "answers")
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["jupyter", "some.ipynb"]
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_failing_cell_is_named_with_one_line_of_its_error(save: Save) -> None:
+    path = save(
+        "1", v4.new_markdown_cell("text"), "", "raise ValueError('row 2 needs 17 slots\\nand more')", "print(1)"
+    )
+    row = run(path)
+    assert row["result"] == "failed"
+    assert row["cell"] == 2, "the number that Jupyter shows: text and empty cells do not count"
+    assert row["error"] == "ValueError: row 2 needs 17 slots"
+
+
+def test_tagged_cells_may_fail_or_be_left_out(save: Save) -> None:
+    path = save(code("1 / 0", "raises-exception"), code("raise SystemError", "skip-execution"), "x = 1")
+    assert run(path)["result"] == "ok"
+
+
+def test_kernel_that_dies_and_cell_that_hangs_are_reported(save: Save) -> None:
+    row = run(save("import os", "os._exit(1)"))
+    assert (row["result"], row["cell"]) == ("failed", 2) and "the kernel died" in str(row["error"])
+    row = run(save("import time\ntime.sleep(600)"), timeout_s=1)
+    assert (row["result"], row["cell"]) == ("failed", 1) and "longer than 1 s" in str(row["error"])
+    assert not psutil.Process().children(recursive=True), "no kernel is left"
+
+
+JULIA = v4.new_notebook(
+    cells=[v4.new_code_cell("1")], metadata={"kernelspec": {"name": "julia-1.9", "display_name": "Julia"}}
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "nbformat"),
+        ("\udcff", "not JSON"),
+        ('{"nbformat": 4, "nbformat_minor": 5}', "not a valid notebook"),
+        ('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "x"}]}', "not a valid notebook"),
+        ('{"nbformat": 99, "metadata": {}, "cells": []}', "not a valid notebook"),
+        (nbformat.writes(v4.new_notebook()), "no cells"),
+        (nbformat.writes(JULIA), "julia-1.9"),
+    ],
+    ids=["half", "list", "bytes", "no cells key", "odd cell", "future", "no cells", "kernel"],
+)
+def test_what_is_no_notebook_gets_a_row_that_says_why(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "odd.ipynb"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    row = run(path)
+    assert row["result"] == "failed" and row["cell"] is None
+    assert said in str(row["error"]) and "\n" not in str(row["error"])
+    row = build_one(path, 60, False, nothing)
+    assert row["result"] == "failed" and said in str(row["error"])
+    assert path.read_bytes() == content.encode("utf-8", "surrogateescape")
+
+
+def test_peak_memory_is_that_of_the_kernel_and_its_children(save: Save) -> None:
+    hold = "import subprocess, sys, time\n{}block = b'1' * 200_000_000\ntime.sleep(0.4)"
+    child = 'subprocess.run([sys.executable, "-c", "import time; block = b\'1\' * 200_000_000; time.sleep(0.6)"])'
+    both = run(save(hold.format(""), f"{child}"))
+    assert both["result"] == "ok"
+    # The kernel itself takes about 60 MB; its block and its child's block live at the same time.
+    assert 450 < float(str(both["peak_memory_mb"])) < 650
+
+
+def test_interrupted_run_leaves_no_kernel_and_no_folder(save: Save, tmp_path: Path) -> None:
+    path = save("import os\nopen(os.environ['STARTED'], 'w').write(str(os.getpid()))\nimport time; time.sleep(600)")
+    started, scratch = tmp_path / "started", tmp_path / "scratch"
+    scratch.mkdir()
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        started.unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [str(COURSE), "run", str(path)],
+            env={**os.environ, "STARTED": str(started), "TMPDIR": str(scratch)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until(lambda: started.exists() and started.read_text().isdigit())
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == status
+        assert (out, err) == ("", "stopped\n" if status == 130 else "")
+        until(lambda: not psutil.pid_exists(int(started.read_text())))
+        assert list(scratch.iterdir()) == []
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
