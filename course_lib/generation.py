@@ -91,6 +91,8 @@ def prefill(
         raise ValueError("without a cache there is nothing to keep a chunk in: leave out chunk, or pass a cache")
     if chunk is not None and chunk < 1:
         raise ValueError(f"a chunk has at least one token, not {chunk}")
+    if not prompts:
+        raise ValueError("there is no prompt to read: pass at least one")
     for row, prompt in enumerate(prompts):
         if not prompt:
             raise ValueError(f"prompt {row} is empty: the first new token needs something to follow")

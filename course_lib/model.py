@@ -62,6 +62,8 @@ class ModelConfig:
         if self.head_dim % 2:
             raise ValueError(f"head_dim={self.head_dim} must be even: RoPE rotates pairs")
         if self.rope_factors is not None:
+            if not isinstance(self.rope_factors, tuple):
+                raise ValueError(f"rope_factors must be a tuple of numbers, not {self.rope_factors!r}")
             if len(self.rope_factors) != self.head_dim // 2:
                 raise ValueError(
                     f"rope_factors has {len(self.rope_factors)} entries, head_dim={self.head_dim} needs "
@@ -73,26 +75,26 @@ class ModelConfig:
 
 
 @lru_cache(maxsize=8)
-def rotation_table(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and signed sine of RoPE for every position of the model, each [max_positions, D].
+def frequencies(config: ModelConfig, device: torch.device) -> Tensor:
+    """Radians by which RoPE turns each pair of a head per position, [D/2]: theta^(-2i/D) (RoFormer, section 3.2.2)."""
+    turns = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+    if config.rope_factors is not None:
+        turns = turns / torch.tensor(config.rope_factors, dtype=torch.float64)
+    return turns.to(device)
 
-    Pair i of a head turns by position * theta^(-2i/D) (RoFormer, section 3.2.2); its halves lie D/2 apart. The sine
-    of the first half is negative, so that x * cos + roll(x, D/2) * sin is the rotated head. Angles are computed in
-    float64 whatever the dtype: in float32 an angle of 8,000 radians is off by 5e-4.
+
+def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine for positions [B, T], each [B, T, 1, D] in `dtype`; `rotate` applies them to any head.
+
+    Angles are float64 whatever the dtype: in float32 an angle of 8,000 radians is off by 5e-4.
     """
-    with torch.inference_mode(False):  # a table that was first needed for generating also serves training
-        pairs = torch.arange(0, config.head_dim, 2, dtype=torch.float64)  # [D/2]
-        frequencies = config.rope_theta ** (-pairs / config.head_dim)
-        if config.rope_factors is not None:
-            frequencies = frequencies / torch.tensor(config.rope_factors, dtype=torch.float64)
-        angles = torch.arange(config.max_positions, dtype=torch.float64)[:, None] * frequencies  # [max_positions, D/2]
-        cos = torch.cat((angles.cos(), angles.cos()), dim=-1)  # [max_positions, D]
-        sin = torch.cat((-angles.sin(), angles.sin()), dim=-1)
-        return cos.to(device, dtype), sin.to(device, dtype)
+    angles = positions[..., None, None] * frequencies(config, positions.device)  # [B, T, 1, D/2]
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each head of x [B, T, heads, D] to its position; cos and sin [B, T, 1, D] come from `rotation_table`."""
+    """Turn each head of x [B, T, heads, D] to its position. Pair i of a head is its entries i and i + D/2."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
@@ -182,7 +184,7 @@ class Transformer(nn.Module):
             raise ValueError(f"counts {counts} do not describe tokens of shape [{B}, {T}]: {B} counts, the largest {T}")
         cache = cache if cache is not None else NoCache(self.config.n_layers, B, self.device)
         with cache.step(counts, rows, limit=self.config.max_positions) as step:
-            cos, sin = (t[step.positions].unsqueeze(2) for t in rotation_table(self.config, self.dtype, self.device))
+            cos, sin = rotation(self.config, step.positions, self.dtype)  # [B, T, 1, D]
             mask = step.mask  # [B, 1, T, S]
             if mask is not None and T > 1:  # one copy for each of the G query heads that share a key/value head
                 mask = mask.repeat(1, 1, self.config.n_heads // self.config.n_kv_heads, 1)

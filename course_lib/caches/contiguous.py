@@ -109,7 +109,6 @@ class ContiguousStep(Step):
             real = tokens < torch.tensor(counts, device=device)[:, None]  # [B, T], the rest is padding
             self.batch, self.token = real.nonzero(as_tuple=True)  # one entry for each new token
             self.slot = self.positions[self.batch, self.token]
-            self.positions = self.positions.where(real, 0)  # padding may not stand beyond the model's last position
         self.mask = None
         if not even or max(counts) > 1:  # one new token in rows of equal length sees every slot: nothing to hide
             slot = torch.arange(slots, device=device)

@@ -1,0 +1,19 @@
+"""What all tests share: one thread, no model hub, and the real checkpoint loaded once per process."""
+
+import os
+
+# Before torch is imported: test processes side by side are faster with one thread each, and sums keep their order.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+from engine_report import pytest_terminal_summary  # noqa: F401
+
+from course_lib.checkpoints import Checkpoint, load
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Checkpoint:
+    """SmolLM2-135M-Instruct in float32 on the CPU, from the user's cache folder (fetched if it is not there)."""
+    return load("smollm2")

@@ -1,0 +1,253 @@
+"""What every cache promises beside right logits: nothing changes when anything fails or does not fit, and a step is
+used as a step should be.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from shapes import (
+    SHAPES,
+    TOLERANCE,
+    bits,
+    difference,
+    feed,
+    filled_cache,
+    model_of,
+    poison,
+    poisoned_cache,
+    same_bits,
+    text_of,
+    truth,
+)
+
+from course_lib.caches import Cache, CacheFull, ContiguousCache, Step
+from course_lib.caches.contiguous import ContiguousStep
+from course_lib.model import Transformer
+
+SHAPE, MODEL = "gqa", model_of("gqa")
+CONFIG = SHAPES[SHAPE]
+
+
+class Failure(Exception):
+    """What the tests raise in the middle of a pass."""
+
+
+def write_all(step: Step, tokens: int, rows: int = 1) -> None:
+    """Write every layer of a step as a model does."""
+    for layer in range(CONFIG.n_layers):
+        new = torch.ones(rows, CONFIG.n_kv_heads, tokens, CONFIG.head_dim, dtype=MODEL.dtype)
+        step.write(layer, new, new)
+
+
+# --- Full
+
+
+@pytest.mark.parametrize("pieces", [{0: 4}, {1: 7}, {2: 9}, {1: 1, 0: 4}, {2: 8, 0: 4}, {0: 3, 1: 6, 2: 9}])
+def test_what_does_not_fit_is_refused_before_anything_is_written(pieces: dict[int, int]) -> None:
+    cache = filled_cache(SHAPE)
+    held, before = cache.lengths, bits(cache.keys, cache.values)
+    full_row = next(row for row, count in pieces.items() if held[row] + count > 8)
+    with pytest.raises(CacheFull) as error:
+        feed(MODEL, cache, {row: text_of(SHAPE, count) for row, count in pieces.items()})
+    needed, free = pieces[full_row], 8 - held[full_row]
+    assert (error.value.row, error.value.needed, error.value.free) == (full_row, needed, free)
+    assert f"row {full_row} needs {needed} more slots, {free} are free" in str(error.value)
+    assert cache.lengths is held and same_bits(before, bits(cache.keys, cache.values))
+    fits = text_of(SHAPE, free, seed=7)  # and what fits exactly, fits
+    got = feed(MODEL, cache, {full_row: fits})[full_row]
+    text = (*text_of(SHAPE, held[full_row], seed=full_row), *fits)
+    assert difference(got, truth(SHAPE, text)[-free:]) <= TOLERANCE[torch.float64]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_the_last_position_of_the_model_can_be_used_and_the_next_is_refused(cached: bool) -> None:
+    """The bound counts what is in the cache: chunks of 3 never reach position 8 by themselves."""
+    model = Transformer(replace(CONFIG, max_positions=8)).to(torch.float64)
+    model.load_state_dict(MODEL.state_dict())
+    text = text_of(SHAPE, 9)
+    cache = poisoned_cache(model, 2, 32)
+    if not cached:
+        with pytest.raises(ValueError, match="would reach position 8, but the model knows positions 0 to 7"):
+            feed(model, None, {0: text})
+        return
+    for start, stop in ((0, 3), (3, 6), (6, 8)):
+        got = feed(model, cache, {0: text[start:stop], 1: text[:1]})[0]
+    assert difference(got, truth(SHAPE, tuple(text[:8]))[6:]) <= TOLERANCE[torch.float64]
+    before, held = bits(cache.keys, cache.values), cache.lengths
+    for too_many in (1, 3):
+        with pytest.raises(ValueError, match=rf"row 0 would reach position {7 + too_many}.* 0 to 7"):
+            feed(model, cache, {1: text[:1], 0: text[:too_many]})
+        assert cache.lengths is held and same_bits(before, bits(cache.keys, cache.values))
+
+
+def test_padding_does_not_count_as_positions() -> None:
+    """A row that gets its last token beside a row that gets many is padded beyond the last position of the model."""
+    model = Transformer(replace(CONFIG, max_positions=8)).to(torch.float64)
+    model.load_state_dict(MODEL.state_dict())
+    text, other = text_of(SHAPE, 8), text_of(SHAPE, 8, seed=1)
+    cache = poisoned_cache(model, 2, 16)
+    feed(model, cache, {0: text[:7]})
+    got = feed(model, cache, {0: text[7:], 1: other})
+    assert difference(got[0], truth(SHAPE, tuple(text))[7:]) <= TOLERANCE[torch.float64]
+    assert difference(got[1], truth(SHAPE, tuple(other))) <= TOLERANCE[torch.float64]
+
+
+# --- A pass that fails
+
+
+@pytest.mark.parametrize("layer", range(CONFIG.n_layers))
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_failure_in_any_layer_leaves_the_cache_as_it_was(layer: int, moment: str) -> None:
+    texts = {row: text_of(SHAPE, length, seed=row) for row, length in enumerate((5, 2, 0))}
+    cache = filled_cache(SHAPE)
+    held = cache.lengths
+
+    def fail(*_: object) -> None:
+        raise Failure
+
+    module = MODEL.layers[layer]
+    hook = module.register_forward_pre_hook(fail) if moment == "before" else module.register_forward_hook(fail)
+    try:
+        for pieces in ({0: [1, 2, 3], 2: [4]}, {1: [1], 0: [2]}, {0: [1], 1: [2], 2: [3]}):
+            with pytest.raises(Failure):
+                feed(MODEL, cache, pieces)
+            assert cache.lengths is held and not cache.in_step
+            for row in pieces:
+                poison(cache, row)
+    finally:
+        hook.remove()
+    new = {2: [3, 1, 4, 1], 0: [5], 1: [9, 2]}
+    for row, logits in feed(MODEL, cache, new).items():
+        whole = truth(SHAPE, (*texts[row], *new[row]))
+        assert difference(logits, whole[-len(new[row]) :]) <= TOLERANCE[torch.float64], f"row {row}"
+
+
+def test_an_interrupt_is_a_failure_too() -> None:
+    """Row 2's free slots are cleared for row 0 and then written, before the learner stops the cell."""
+    cache = filled_cache(SHAPE)
+    held = cache.lengths
+    with pytest.raises(KeyboardInterrupt), cache.step((1, 2), (0, 2)):
+        for memory in (cache.keys, cache.values):
+            memory[0, 2] = torch.nan
+        raise KeyboardInterrupt
+    assert cache.lengths is held and not cache.in_step
+    got = feed(MODEL, cache, {0: [1], 2: [6]})[2]
+    assert difference(got, truth(SHAPE, (6,))) <= TOLERANCE[torch.float64]
+
+
+def test_memory_that_runs_out_while_a_step_opens_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short row's free slots are cleared for its longer neighbour; if the step then does not come to be, they may
+    not count as cleared.
+    """
+    cache = filled_cache(SHAPE)
+    held = cache.lengths
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ContiguousStep, "__init__", fail)
+    with pytest.raises(MemoryError):
+        feed(MODEL, cache, {0: [1], 2: [1, 2]})
+    monkeypatch.undo()
+    assert cache.lengths is held and not cache.in_step
+    got = feed(MODEL, cache, {0: [1], 2: [6]})[2]
+    assert difference(got, truth(SHAPE, (6,))) <= TOLERANCE[torch.float64]
+
+
+# --- How a step is used
+
+
+def test_layers_are_written_once_and_in_order() -> None:
+    cache = filled_cache(SHAPE)
+    held = cache.lengths
+    new = torch.zeros(1, CONFIG.n_kv_heads, 1, CONFIG.head_dim, dtype=MODEL.dtype)
+    for order in ((1,), (0, 0), (0, 2), (0, 1, 1), (0, 1, 2, 2), (0, 1, 2, 3), (-1,)):
+        said = f"layer {order[-1]} was written after {len(order) - 1} of"
+        with pytest.raises(ValueError, match=said), cache.step((1,)) as step:
+            for layer in order:
+                step.write(layer, new, new)
+        assert cache.lengths is held, order
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_a_step_that_misses_layers_does_not_count(written: int) -> None:
+    cache = filled_cache(SHAPE)
+    held = cache.lengths
+    new = torch.zeros(1, CONFIG.n_kv_heads, 1, CONFIG.head_dim, dtype=MODEL.dtype)
+    with pytest.raises(ValueError, match=f"after {written} of 3 layers"), cache.step((1,)) as step:
+        for layer in range(written):
+            step.write(layer, new, new)
+    assert cache.lengths is held
+
+
+def test_lengths_advance_once_when_the_step_closes() -> None:
+    cache = filled_cache(SHAPE)
+    with cache.step((2, 0, 1)) as step:
+        write_all(step, tokens=2, rows=3)
+        assert cache.lengths == (5, 2, 0)
+    assert cache.lengths == (7, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda cache: feed(MODEL, cache, {1: [1]}),
+        lambda cache: cache.step((1,)).__enter__(),
+        lambda cache: cache.release(1),
+        lambda cache: cache.truncate(0, 1),
+        lambda cache: cache.copy_row(0, 1),
+    ],
+    ids=["pass", "step", "release", "truncate", "copy_row"],
+)
+def test_nothing_else_happens_to_a_cache_in_a_step(operation: Callable[[Cache], object]) -> None:
+    cache = filled_cache(SHAPE)
+    with cache.step((1,)) as step:
+        with pytest.raises(ValueError, match="a step is still open"):
+            operation(cache)
+        write_all(step, tokens=1)
+    assert cache.lengths == (6, 2, 0), "the step that was open is not disturbed"
+    operation(cache)
+
+
+BAD_STEPS = {
+    "a row below 0": ((1,), (-1,), "no row -1: this cache has rows 0 to 2"),
+    "a row beyond the last": ((1, 1), (0, 3), "no row 3: this cache has rows 0 to 2"),
+    "more counts than the cache has rows": ((1, 1, 1, 1), None, "no row 3"),
+    "a row twice": ((1, 1), (1, 1), r"rows \(1, 1\) name a row twice"),
+    "a negative count": ((1, -2), (0, 1), "row 1 cannot get -2 new tokens"),
+    "no new token at all": ((0, 0), (0, 1), "at least one new token"),
+    "no row at all": ((), (), "at least one new token"),
+    "fewer counts than rows": ((1,), (0, 1), "1 counts for 2 rows"),
+}
+
+
+@pytest.mark.parametrize("counts, rows, said", BAD_STEPS.values(), ids=BAD_STEPS)
+def test_a_step_that_makes_no_sense_is_refused(counts: tuple, rows: tuple | None, said: str) -> None:
+    cache = filled_cache(SHAPE)
+    before = bits(cache.keys, cache.values)
+    with pytest.raises(ValueError, match=said), cache.step(counts, rows):
+        pytest.fail("the step was opened")
+    assert cache.lengths == (5, 2, 0) and not cache.in_step
+    assert same_bits(before, bits(cache.keys, cache.values))
+
+
+@pytest.mark.parametrize(
+    "operation, said",
+    [
+        (lambda cache: cache.truncate(0, 6), "row 0 holds 5 tokens and cannot be truncated to 6"),
+        (lambda cache: cache.truncate(0, -1), "cannot be truncated to -1"),
+        (lambda cache: cache.truncate(3, 0), "no row 3"),
+        (lambda cache: cache.release(-1), "no row -1"),
+        (lambda cache: cache.copy_row(0, 3), "no row 3"),
+        (lambda cache: cache.copy_row(3, 0), "no row 3"),
+        (lambda cache: ContiguousCache(CONFIG, 0, 8), "at least one row, not 0"),
+        (lambda cache: ContiguousCache(CONFIG, 1, 0), "at least one token, not 0"),
+    ],
+)
+def test_other_calls_that_make_no_sense_are_refused(operation: Callable[[Cache], object], said: str) -> None:
+    cache = filled_cache(SHAPE)
+    with pytest.raises(ValueError, match=said):
+        operation(cache)
+    assert cache.lengths == (5, 2, 0)
