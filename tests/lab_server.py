@@ -1,0 +1,154 @@
+"""A real JupyterLab for tests in a browser, with folders of its own, and a page in a real Chromium.
+
+The one idea: nothing of the machine's user is read or written, and nothing outside the machine is asked. The server
+listens on the loopback address at a port that the system chose, behind its own token; every address that the page asks
+for elsewhere is kept in `Page.elsewhere`. Import the fixtures `lab` and `open_notebook` from here.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM_FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@dataclass
+class Lab:
+    """A running server: its address, its token, and the folder whose notebooks it shows."""
+
+    url: str
+    token: str
+    folder: Path
+
+    def address(self, notebook: str) -> str:
+        return f"{self.url}/lab/tree/{notebook}?token={self.token}&reset"
+
+
+def start_lab(folder: Path, private: Path) -> tuple[subprocess.Popen[bytes], Lab]:
+    """JupyterLab on `folder`, with everything that it writes under `private`. The caller ends the process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    places = {
+        name: str(private / name.lower())
+        for name in (
+            "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR",
+            "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR",
+        )
+    }  # fmt: skip
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
+        "--ServerApp.kernel_spec_manager_class=course_lib.commands.kernels.CourseKernels",
+        "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]  # fmt: skip
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--ServerApp.allow_root=True")
+    # Without this, JupyterLab asks in a corner of the page whether it may fetch news.
+    quiet = private / "jupyter_config_dir" / "labconfig" / "page_config.json"
+    quiet.parent.mkdir(parents=True)
+    quiet.write_text(json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}))
+    with (private / "lab.log").open("wb") as log:
+        server = subprocess.Popen(command, env={**os.environ, **places}, stdout=log, stderr=subprocess.STDOUT)
+    return server, Lab(f"http://127.0.0.1:{port}", token, folder)
+
+
+def wait_until_it_answers(server: subprocess.Popen[bytes], lab: Lab, log: Path, limit_s: float = 90) -> None:
+    started = time.monotonic()
+    while True:
+        try:
+            with urllib.request.urlopen(f"{lab.url}/api?token={lab.token}", timeout=5):
+                return
+        except OSError:
+            if server.poll() is not None or time.monotonic() - started > limit_s:
+                raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}") from None
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab on copies of the notebooks."""
+    private, folder = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("course") / "notebooks"
+    folder.mkdir()
+    for notebook in NOTEBOOKS.glob("*.ipynb"):
+        shutil.copy(notebook, folder)
+    server, running = start_lab(folder, private)
+    try:
+        wait_until_it_answers(server, running, private / "lab.log")
+        yield running
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+@dataclass
+class Opened:
+    """A notebook in a browser: the page, and every address beyond this machine that it asked for."""
+
+    page: "Page"  # noqa: F821 (playwright is imported where it is used: without it the other tests still run)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def note(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1":
+            self.elsewhere.append(url)
+
+    def run_all_cells(self, limit_s: float) -> None:
+        """Run every cell from the menu and wait until the last has ended."""
+        from playwright.sync_api import expect
+
+        waiting = self.page.locator(".jp-InputPrompt", has_text="[*]")
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        expect(waiting).not_to_have_count(0, timeout=60_000)
+        expect(waiting).to_have_count(0, timeout=1000 * limit_s)
+        self.wait_until_idle()
+
+    def wait_until_idle(self) -> None:
+        """The status bar is the one place that says "idle" only once a kernel is connected."""
+        self.page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
+
+
+@pytest.fixture
+def open_notebook(lab: Lab) -> Iterator[Callable[..., Opened]]:
+    """A function that opens a notebook by its file name, in a window of a given size."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
+
+        def open_it(notebook: str, width: int = 1280, height: int = 1600) -> Opened:
+            opened = Opened(browser.new_context(viewport={"width": width, "height": height}).new_page())
+            opened.page.on("request", lambda request: opened.note(request.url))
+            opened.page.on("websocket", lambda socket: opened.note(socket.url))
+            opened.page.goto(lab.address(notebook))
+            opened.page.locator(".jp-Notebook").wait_for(timeout=60_000)
+            opened.wait_until_idle()
+            return opened
+
+        yield open_it
+        browser.close()

@@ -1,0 +1,176 @@
+"""The figures of the notebooks: pure, labelled, legible, and readable without colour."""
+
+import io
+import subprocess
+import sys
+from itertools import combinations, pairwise
+
+import matplotlib
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
+from PIL import Image
+
+from course_lib.metrics import Timing
+from course_lib.study import figures, style
+from course_lib.study.style import Picture
+
+LINE = {"fixed_s": 0.06, "per_prompt_token_s": 0.0017, "tpot_s": 0.05}
+
+
+def request(ttft_s: float, new_tokens: int, tpot_s: float) -> Timing:
+    return Timing(5.0, tuple(5.0 + ttft_s + tpot_s * i for i in range(new_tokens)), prompt_tokens=100)
+
+
+def all_figures() -> dict[str, Picture]:
+    """Every kind of figure with ordinary data, and with data at the edges of what a learner's machine may give."""
+    words = [" significant", "$x^{$", "\n", "", " a_b^{c", "<|im_end|>"]
+    return {
+        "timeline": figures.timeline({"answer": request(0.48, 24, 0.05)}, [" word"] * 24),
+        "timeline of two": figures.timeline({"A": request(0.1, 20, 0.1), "B": request(1.05, 20, 0.05)}),
+        "timeline, odd texts": figures.timeline({"answer": request(0.2, 6, 0.2)}, words),
+        "timeline, long prefill": figures.timeline({"answer": request(60.0, 32, 0.01)}, [" significant"] * 32),
+        "timeline, one token": figures.timeline({"answer": request(0.2, 1, 0.0)}, [" Paris"]),
+        "timeline, many tokens": figures.timeline({"answer": request(0.2, 400, 0.02)}, [" word"] * 400),
+        "passes": figures.passes(5, 4),
+        "passes, least": figures.passes(1, 1),
+        "ttft": figures.ttft_against_prompt({16: 0.08, 64: 0.17, 128: 0.27, 512: 0.92}, 0.06, 0.0017),
+        "ttft, negative": figures.ttft_against_prompt({16: 0.001, 512: 9.0}, -0.4, 0.02),
+        "step": figures.step_time_against_position({64: 0.05, 1024: 0.054, 1536: 0.057}, {64: 0.05, 1536: 0.056}),
+        "latency": figures.latency_composition(256, 32, **LINE, longest_s=10),
+        "latency, least": figures.latency_composition(16, 1, **LINE, longest_s=10),
+        "latency, most": figures.latency_composition(2048, 128, **LINE),
+        "latency, negative": figures.latency_composition(2048, 128, **(LINE | {"fixed_s": -0.1})),
+    }
+
+
+@pytest.fixture(scope="module")
+def pictures() -> dict[str, Picture]:
+    return all_figures()
+
+
+def texts(figure: Picture) -> list[Text]:
+    """Everything written in a figure, placed as it will be drawn."""
+    figure.set_dpi(style.DRAWN_DPI)
+    with matplotlib.rc_context(style.STYLE):
+        FigureCanvasAgg(figure).draw()
+    found = [artist for artist in figure.findobj(Text) if artist.get_text().strip() and artist.get_visible()]
+    ticks = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels()}
+    # matplotlib keeps labels of ticks beyond the axis, and does not draw them
+    return [text for text in found if text not in ticks or drawn(text, figure)]
+
+
+def drawn(label: Text, figure: Picture) -> bool:
+    (axes,) = [axes for axes in figure.axes if label in axes.findobj(Text)]
+    x, y = label.get_position()
+    along_x = label in axes.get_xticklabels()
+    low, high = sorted(axes.get_xlim() if along_x else axes.get_ylim())
+    return low <= (x if along_x else y) <= high
+
+
+def test_every_text_stands_inside_its_figure(pictures: dict[str, Picture]) -> None:
+    for name, figure in pictures.items():
+        edge = figure.bbox
+        for text in texts(figure):
+            box = text.get_window_extent()
+            inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= edge.x1 + 1 and box.y1 <= edge.y1 + 1
+            assert inside, f"{name}: {text.get_text()!r} at {box} sticks out of {edge}"
+
+
+def test_no_two_texts_overlap(pictures: dict[str, Picture]) -> None:
+    for name, figure in pictures.items():
+        boxes = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
+        for (one, box), (other, beside) in combinations(boxes, 2):
+            overlap_x = min(box.x1, beside.x1) - max(box.x0, beside.x0)
+            overlap_y = min(box.y1, beside.y1) - max(box.y0, beside.y0)
+            # the boxes hold the space of the tallest letter too: two pixels of it may be shared
+            assert min(overlap_x, overlap_y) <= 2, f"{name}: {one!r} and {other!r} overlap"
+
+
+def test_text_is_at_least_six_points_when_the_page_is_half_as_wide(pictures: dict[str, Picture]) -> None:
+    narrow = 500 / (style.WIDTH * style.SHOWN_DPI)  # the width of a notebook's text in a window of 800 pixels, 0.69
+    for name, figure in pictures.items():
+        for text in texts(figure):
+            assert text.get_fontsize() * narrow >= 6, f"{name}: {text.get_text()!r} has {text.get_fontsize()} points"
+
+
+def test_every_axis_with_numbers_has_a_label_with_a_unit(pictures: dict[str, Picture]) -> None:
+    units = ("(s)", "(ms)", "(tokens)", "(tokens in the cache)", "position in the text")
+    for name, figure in pictures.items():
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                numbers = [label for label in axis.get_ticklabels() if label.get_text().strip("−0123456789.") == ""]
+                if any(label.get_text() for label in numbers):
+                    assert axis.get_label_text().endswith(units), f"{name}: {axis.get_label_text()!r} names no unit"
+
+
+def test_prefill_and_decode_stay_apart_in_grey() -> None:
+    def grey(look: dict) -> float:
+        red, green, blue = to_rgb(look["facecolor"])
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    greys = sorted(map(grey, (style.FIXED, style.PREFILL, style.DECODE, {"facecolor": style.PALE})))
+    assert all(lighter - darker > 0.15 for darker, lighter in pairwise(greys)), greys
+    assert style.PREFILL["hatch"] and "hatch" not in style.DECODE
+
+
+def test_the_background_is_white_on_every_theme(pictures: dict[str, Picture]) -> None:
+    for name, figure in pictures.items():
+        image = Image.open(io.BytesIO(figure.png())).convert("RGBA")
+        corners = [(0, 0), (image.width - 1, 0), (0, image.height - 1)]
+        assert [image.getpixel(corner) for corner in corners] == [(255, 255, 255, 255)] * 3, name
+
+
+def test_the_same_data_gives_the_same_bytes() -> None:
+    again = all_figures()
+    for name, figure in all_figures().items():
+        assert figure.png() == again[name].png(), name
+
+
+def test_drawing_leaves_nothing_behind() -> None:
+    program = (
+        "import sys, matplotlib; before = matplotlib.rcParams.copy();"
+        "from course_lib.study import figures; picture = figures.passes(5, 4); picture.png();"
+        "assert 'matplotlib.pyplot' not in sys.modules;"
+        "assert matplotlib.rcParams.copy() == before"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_every_figure_says_in_words_what_it_shows(pictures: dict[str, Picture]) -> None:
+    for name, figure in pictures.items():
+        data, metadata = figure._repr_mimebundle_()
+        assert set(data) == {"image/png", "text/plain"}
+        assert len(figure.alt) > 20, name
+        assert data["text/plain"] == metadata["image/png"]["alt"] == figure.alt
+        assert figure.alt.replace("<", "&lt;").replace(">", "&gt;") in figure.html()
+
+
+def test_the_timeline_draws_what_the_timing_says() -> None:
+    timing = request(0.5, 4, 0.1)
+    (axes,) = figures.timeline({"answer": timing}).axes
+    bars = [(patch.get_x(), patch.get_width()) for patch in axes.patches]
+    assert len(bars) == timing.new_tokens
+    assert bars[0] == pytest.approx((0, timing.ttft_s))
+    assert [width for _, width in bars[1:]] == pytest.approx(timing.itl_s)
+    assert sum(bars[-1]) == pytest.approx(timing.end_to_end_s)
+
+
+def test_a_timeline_of_two_requests_takes_no_texts() -> None:
+    with pytest.raises(ValueError, match="2 are drawn"):
+        figures.timeline({"A": request(1, 2, 1), "B": request(1, 2, 1)}, ["a", "b"])
+
+
+def test_the_grid_of_passes_shows_p_plus_n_minus_1_cached_tokens_at_the_end() -> None:
+    (axes,) = figures.passes(5, 4).axes
+    last_row = [patch for patch in axes.patches if 2.5 < patch.get_y() + 0.42 < 3.5]
+    assert len(last_row) == 5 + 4 - 1
+    assert sum(to_rgb(patch.get_facecolor()) == to_rgb(style.ORANGE) for patch in last_row) == 1
+
+
+def test_latency_is_ttft_plus_n_minus_1_gaps() -> None:
+    (axes,) = figures.latency_composition(100, 11, **LINE).axes
+    widths = [patch.get_width() for patch in axes.patches]
+    assert widths == pytest.approx([0.06, 0.17, 0.5])
+    assert "TTFT 230 ms (32 % of the wait)" in axes.get_title(loc="left")

@@ -1,0 +1,89 @@
+"""What a learner does in notebook 02, done in a real JupyterLab in a real Chromium, with the keyboard."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from lab_server import CHROMIUM, Opened, lab, needs_chromium, open_notebook
+
+__all__ = ["lab", "open_notebook"]  # fixtures
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
+
+if CHROMIUM:
+    from playwright.sync_api import Locator, expect
+
+LIMIT_MS = 30_000
+QUESTION = re.compile("How many tokens does the cache hold")
+
+
+def keep_pressing(locator: "Locator", key: str, attribute: str, values: list[str]) -> None:
+    """Press `key` once for each of `values`, and wait each time until the page shows that value."""
+    for value in values:
+        locator.press(key)
+        expect(locator).to_have_attribute(attribute, value, timeout=LIMIT_MS)
+
+
+@pytest.fixture
+def notebook(open_notebook: Callable[..., Opened]) -> Opened:
+    """Notebook 02, all of its cells run."""
+    opened = open_notebook("02_prefill_and_decode.ipynb")
+    opened.run_all_cells(limit_s=600)
+    return opened
+
+
+def test_notebook_02_runs_and_its_knobs_and_predictions_answer_to_the_keyboard(notebook: Opened) -> None:
+    page = notebook.page
+    expect(page.locator('[data-mime-type="application/vnd.jupyter.error"]')).to_have_count(0)
+    expect(page.locator(".jp-RenderedImage img")).to_have_count(5)
+    expect(page.get_by_text("Error displaying widget")).to_have_count(0)
+
+    # The figure with knobs stands there once: as a widget, not as the stored image too.
+    figure = page.get_by_role("img", name=re.compile("^Prompt tokens"))
+    expect(figure).to_have_count(1)
+    expect(figure).to_have_attribute("alt", re.compile("Prompt tokens: 256. New tokens: 32."))
+    before = figure.get_attribute("src")
+
+    knobs = page.locator(".course-knob")
+    slider, field = knobs.nth(0).get_by_role("slider"), page.get_by_label("Prompt (tokens)")
+    slider.scroll_into_view_if_needed()
+    keep_pressing(slider, "ArrowRight", "aria-valuenow", ["272.0", "288.0"])
+    expect(figure).to_have_attribute("alt", re.compile("Prompt tokens: 288. New tokens: 32."), timeout=LIMIT_MS)
+    assert figure.get_attribute("src") != before
+    expect(field).to_have_value("288")
+
+    # The labelled field turns the same knob.
+    field.press("ArrowDown")
+    expect(figure).to_have_attribute("alt", re.compile("Prompt tokens: 272. "), timeout=LIMIT_MS)
+    expect(slider).to_have_attribute("aria-valuenow", "272.0")
+
+    answer = page.get_by_label(QUESTION)
+    comparison = page.locator(".jp-OutputArea-output", has_text=re.compile(r"Measured\s*8 tokens"))
+    expect(comparison).to_contain_text("A common first guess")
+    answer.scroll_into_view_if_needed()
+    answer.press_sequentially("eight")
+    answer.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="“eight” is not a number")).to_be_visible(timeout=LIMIT_MS)
+    answer.press("ControlOrMeta+a")
+    answer.press_sequentially("8")
+    answer.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Noted: 8 tokens.")).to_be_visible(timeout=LIMIT_MS)
+    expect(comparison).to_contain_text("Your prediction", timeout=LIMIT_MS)
+    expect(comparison).to_contain_text("Exactly.")
+
+    assert notebook.elsewhere == []
+
+
+def test_before_it_is_run_the_notebook_shows_its_stored_figures_and_no_broken_widget(
+    open_notebook: Callable[..., Opened],
+) -> None:
+    opened = open_notebook("02_prefill_and_decode.ipynb", width=800)
+    images = opened.page.locator(".jp-RenderedImage img")
+    expect(images).to_have_count(6)
+    widest = max(box["width"] for image in images.all() if (box := image.bounding_box()))
+    page = opened.page.locator(".jp-OutputArea-output").first.bounding_box()
+    assert page is not None and 0 < widest <= page["width"], "a figure is wider than the page"
+    expect(opened.page.get_by_text("Error displaying widget")).to_have_count(0)
+    expect(opened.page.get_by_text("Loading widget")).to_have_count(0)
+    expect(opened.page.locator(".jp-OutputArea-output", has_text=QUESTION)).to_contain_text("Your prediction: ____")
+    assert opened.elsewhere == []
