@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -200,31 +201,10 @@ def stream(
 
 
 def generate(
-    model: Transformer,
-    prompt: Sequence[int],
-    *,
-    max_new_tokens: int,
-    sampling: Sampling = GREEDY,
-    stop_tokens: Collection[int] = (),
-    use_cache: bool = True,
-    cache: Cache | None = None,
-    seed: int = 0,
-    warm_up: bool = True,
+    model: Transformer, prompt: Sequence[int], *, stop_tokens: Collection[int] = (), **options: Any
 ) -> Generation:
-    """All of `stream` at once, with its timing. Arguments and errors are those of `stream`."""
-    events = list(
-        stream(
-            model,
-            prompt,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            stop_tokens=stop_tokens,
-            use_cache=use_cache,
-            cache=cache,
-            seed=seed,
-            warm_up=warm_up,
-        )
-    )
+    """All of `stream` at once, with its timing. Takes the options of `stream` (`max_new_tokens` is a must)."""
+    events = list(stream(model, prompt, stop_tokens=stop_tokens, **options))
     tokens = tuple(event.token for event in events)
     timing = Timing(0.0, tuple(event.time_s for event in events), len(prompt))
     return Generation(tuple(prompt), tokens, tokens[-1] in stop_tokens, timing)
