@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from course_lib.caches import Cache, ContiguousCache
+from course_lib.caches.contract import whole
 from course_lib.metrics import Timing, clock
 from course_lib.model import Transformer
 
@@ -36,14 +37,14 @@ class Sampling:
     def __post_init__(self) -> None:
         if not isfinite(self.temperature) or self.temperature < 0:
             raise ValueError(f"temperature must be 0 (greedy) or more, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
+        if self.top_k is not None and whole(self.top_k, "top_k") < 1:
             raise ValueError(f"top_k must be at least 1, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The distribution [V] (float32, CPU) that a token is drawn from, for logits [V] and a temperature above 0."""
-        logits = logits.float().cpu()
+        """The distribution [V] (float64, CPU) that a token is drawn from, for logits [V] and a temperature above 0."""
+        logits = logits.double().cpu()
         logits = (logits - logits.max()) / self.temperature  # the largest is 0: no temperature makes it overflow
         if self.top_k is not None and self.top_k < len(logits):
             least = logits.topk(self.top_k).values[-1]
@@ -73,6 +74,22 @@ def choose(logits: Tensor, sampling: Sampling = GREEDY, generator: torch.Generat
     return int(torch.multinomial(sampling.probabilities(logits), 1, generator=generator))
 
 
+def token_ids(model: Transformer, tokens: Sequence[int] | str, what: str) -> list[int]:
+    """`tokens` as plain ints that `model` knows; ValueError, naming the wrong one, if they are anything else."""
+    if isinstance(tokens, str):
+        raise ValueError(f"{what} must be token ids, not the text {tokens[:30]!r}: encode it first")
+    try:
+        ids = [whole(token, f"a token of {what}") for token in tokens]
+    except TypeError:
+        raise ValueError(f"{what} must be a sequence of token ids, not {tokens!r}") from None
+    if not ids:
+        raise ValueError(f"{what} is empty: a new token needs something to follow")
+    for token in (min(ids), max(ids)):
+        if not 0 <= token < model.config.vocab_size:
+            raise ValueError(f"{what} holds token {token}, the model has 0 to {model.config.vocab_size - 1}")
+    return ids
+
+
 @torch.inference_mode()
 def prefill(
     model: Transformer,
@@ -85,8 +102,9 @@ def prefill(
     """Read the prompts, one a row of the cache; return the logits [B, V] that choose each row's first new token.
 
     Prompts may differ in length. `chunk` reads them in passes of at most so many tokens, which needs less memory
-    and gives the same logits up to rounding. Raises ValueError for an empty prompt or a token that the model does
-    not have.
+    and gives the same logits up to rounding: a pass over T tokens holds masks of T x T. Raises ValueError for an empty
+    prompt or a token that the model does not have, and CacheFull if a pass does not fit; what earlier chunks wrote is
+    then still there, and `release` frees it.
     """
     if cache is None and chunk is not None:
         raise ValueError("without a cache there is nothing to keep a chunk in: leave out chunk, or pass a cache")
@@ -94,12 +112,7 @@ def prefill(
         raise ValueError(f"a chunk has at least one token, not {chunk}")
     if not prompts:
         raise ValueError("there is no prompt to read: pass at least one")
-    for row, prompt in enumerate(prompts):
-        if not prompt:
-            raise ValueError(f"prompt {row} is empty: the first new token needs something to follow")
-        for token in (min(prompt), max(prompt)):
-            if not 0 <= token < model.config.vocab_size:
-                raise ValueError(f"prompt {row} holds token {token}, the model has 0 to {model.config.vocab_size - 1}")
+    prompts = [token_ids(model, prompt, f"prompt {row}") for row, prompt in enumerate(prompts)]
     longest = max(map(len, prompts))
     padded = torch.zeros(len(prompts), longest, dtype=torch.long)  # [B, T], padding on the right
     for row, prompt in enumerate(prompts):
@@ -117,8 +130,13 @@ def prefill(
 
 @torch.inference_mode()
 def decode(model: Transformer, tokens: Sequence[int], cache: Cache, *, rows: Sequence[int] | None = None) -> Tensor:
-    """Read one token for each row; return the logits [B, V] that choose the next."""
-    column = torch.tensor(tokens, device=model.device)[:, None]  # [B, 1]
+    """Read one token for each row; return the logits [B, V] that choose the next.
+
+    Raises ValueError for a token that the model does not have, CacheFull if a row has no room for it.
+    """
+    if cache is None:
+        raise ValueError("decode continues a text that a cache holds: pass that cache, or read the text with prefill")
+    column = torch.tensor(token_ids(model, tokens, "the batch"), device=model.device)[:, None]  # [B, 1]
     return model(column, cache, rows=rows)[:, 0]
 
 
@@ -158,13 +176,15 @@ def stream(
     The first comes out of the prefill, the others out of decode steps; with `use_cache=False` every step reads the
     whole text again. `cache` is one of your own with an empty row 0 (by default one is made that fits). The request
     draws from its own generator, seeded with `seed`. `warm_up` runs one throw-away pass before the clock starts,
-    since the first pass through a library also loads it.
+    since the first pass through a library also loads it. What you do with a token before you ask for the next counts
+    into the gap between the two.
 
     Raises ValueError, before the first token, if prompt and new tokens cannot fit the model; CacheFull as soon as a
     cache of your own has no room for the next pass.
     """
-    if not prompt:
-        raise ValueError("the prompt is empty: the first new token needs something to follow")
+    prompt, max_new_tokens = token_ids(model, prompt, "the prompt"), whole(max_new_tokens, "max_new_tokens")
+    if not 0 <= whole(seed, "the seed") < 2**63:
+        raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
     slots = len(prompt) + max_new_tokens - 1  # the last new token is never read
@@ -183,7 +203,8 @@ def stream(
     if warm_up:
         scratch = ContiguousCache(model.config, 1, 2, model.dtype, model.device)
         choose(prefill(model, [prompt[:1]], scratch)[0])
-        choose(decode(model, prompt[:1], scratch)[0])
+        if model.config.max_positions > 1:
+            choose(decode(model, prompt[:1], scratch)[0])
 
     now = clock(model.device)
     arrival, text = now(), list(prompt)

@@ -91,7 +91,7 @@ class Timing:
 
 
 def _rate(tokens: int, seconds: float) -> float | None:
-    return tokens / seconds if tokens > 0 and seconds > 0 else None
+    return tokens / seconds if seconds > 0 else None
 
 
 def percentile(values: Sequence[float], q: float) -> float:

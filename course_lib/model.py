@@ -94,7 +94,10 @@ def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tupl
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each head of x [B, T, heads, D] to its position. Pair i of a head is its entries i and i + D/2."""
+    """Turn each head of x [B, T, heads, D] to its position. Pair i of a head is its entries i and i + D/2.
+
+    Rolling the head by D/2 brings each entry's partner to its place: (a, b) becomes (a cos - b sin, b cos + a sin).
+    """
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
@@ -178,6 +181,10 @@ class Transformer(nn.Module):
         Raises CacheFull if a row does not fit and ValueError if a position is beyond max_positions; both before
         anything is written. If anything raises, the cache is as it was.
         """
+        if tokens.dim() != 2 or tokens.is_floating_point():
+            raise ValueError(
+                f"tokens must be whole numbers of shape [B, T], not {tokens.dtype} of {list(tokens.shape)}"
+            )
         B, T = tokens.shape
         counts = (T,) * B if counts is None else tuple(counts)
         if len(counts) != B or max(counts) != T:
@@ -186,16 +193,16 @@ class Transformer(nn.Module):
         with cache.step(counts, rows, limit=self.config.max_positions) as step:
             cos, sin = rotation(self.config, step.positions, self.dtype)  # [B, T, 1, D]
             mask = step.mask  # [B, 1, T, S]
-            if mask is not None and T > 1:  # one copy for each of the G query heads that share a key/value head
+            if mask is not None:  # one copy for each of the G query heads that share a key/value head
                 mask = mask.repeat(1, 1, self.config.n_heads // self.config.n_kv_heads, 1)
             x = F.embedding(tokens, self.embedding)  # [B, T, d_model]
             for index, layer in enumerate(self.layers):
                 x = layer(x, index, cos, sin, mask, step)
-        if last_only and T > 1:
-            last = torch.tensor(counts, device=x.device) - 1
-            x = x[torch.arange(B, device=x.device), last].unsqueeze(1)  # [B, 1, d_model]
-        x = F.rms_norm(x, (self.config.d_model,), self.final_norm, self.config.norm_eps)
-        return F.linear(x, self.embedding if self.head is None else self.head)
+            if last_only and T > 1:
+                last = torch.tensor(counts, device=x.device) - 1
+                x = x[torch.arange(B, device=x.device), last].unsqueeze(1)  # [B, 1, d_model]
+            x = F.rms_norm(x, (self.config.d_model,), self.final_norm, self.config.norm_eps)
+            return F.linear(x, self.embedding if self.head is None else self.head)
 
 
 def weight(rows: int, columns: int) -> nn.Parameter:

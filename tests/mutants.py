@@ -130,7 +130,7 @@ FOUND_IN_COURSES = (
         at(
             CONTIGUOUS,
             (
-                "        if layer == 0:\n            check_match(k, keys)\n",
+                "        check_match(k, keys, self.shape)\n",
                 "        before = keys[self.rows, :, : self.slots], values[self.rows, :, : self.slots]\n",
             ),
             (

@@ -5,8 +5,10 @@ used as a step should be.
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from shapes import (
     SHAPES,
     TOLERANCE,
@@ -122,6 +124,81 @@ def test_a_failure_in_any_layer_leaves_the_cache_as_it_was(layer: int, moment: s
     for row, logits in feed(MODEL, cache, new).items():
         whole = truth(SHAPE, (*texts[row], *new[row]))
         assert difference(logits, whole[-len(new[row]) :]) <= TOLERANCE[torch.float64], f"row {row}"
+
+
+def test_a_failure_in_the_head_leaves_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody saw a logit, so the token has not been read: it may be read again."""
+    cache, text = poisoned_cache(MODEL, 2, 16), text_of(SHAPE, 6)
+    feed(MODEL, cache, {0: text[:5], 1: text[:2]})
+    linear = F.linear
+
+    def interrupted(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        if weight.shape[0] == CONFIG.vocab_size:
+            raise KeyboardInterrupt
+        return linear(x, weight)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(F, "linear", interrupted)
+        feed(MODEL, cache, {0: text[5:]})
+    assert cache.lengths == (5, 2)
+    got = feed(MODEL, cache, {0: text[5:]})[0]
+    assert difference(got, truth(SHAPE, tuple(text))[5:]) <= TOLERANCE[torch.float64]
+
+
+def test_a_copy_that_is_cut_short_leaves_an_empty_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = filled_cache(SHAPE)
+
+    def cut_short(source: int, target: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache, "copy", cut_short)
+    held = cache.lengths
+    with pytest.raises(KeyboardInterrupt):
+        cache.copy_row(2, 0)
+    assert cache.lengths == (0, *held[1:])
+
+
+def test_rows_counts_and_lengths_may_be_integers_of_any_library_and_nobody_can_change_them_later() -> None:
+    cache, text = poisoned_cache(MODEL, 2, 16), text_of(SHAPE, 6)
+    counts, row = torch.tensor([5]), torch.tensor([1])
+    MODEL(torch.tensor([text[:5]]), cache, counts=counts, rows=row)
+    counts += 1
+    row -= 1
+    assert cache.lengths == (0, 5) and all(type(length) is int for length in cache.lengths)
+    got = MODEL(torch.tensor([text[5:]]), cache, rows=np.array([1]))[0]
+    assert difference(got, truth(SHAPE, tuple(text))[5:]) <= TOLERANCE[torch.float64]
+    kept = torch.tensor(2)
+    cache.truncate(np.int64(1), kept)
+    kept -= 2
+    assert cache.lengths == (0, 2) and type(cache.lengths[1]) is int
+    with pytest.raises(ValueError, match="name a row twice"):
+        MODEL(torch.tensor([[1], [2]]), cache, rows=torch.tensor([0, 0]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cache: cache.truncate(0, 2.5),
+        lambda cache: cache.release(0.0),
+        lambda cache: cache.copy_row(0, "1"),
+        lambda cache: MODEL(torch.tensor([[1]]), cache, rows=[0.0]),
+        lambda cache: MODEL(torch.tensor([[1]]), cache, counts=[1.0]),
+        lambda cache: ContiguousCache(CONFIG, 1, 2.5),
+        lambda cache: ContiguousCache(CONFIG, 1.5, 2),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(call: Callable[[Cache], object]) -> None:
+    cache = filled_cache(SHAPE)
+    held = cache.lengths
+    with pytest.raises(ValueError, match="must be a whole number, not"):
+        call(cache)
+    assert cache.lengths == held
+
+
+@pytest.mark.parametrize("tokens", [torch.tensor([1, 2]), torch.tensor([[1.0, 2.0]])])
+def test_tokens_of_another_shape_or_kind_are_refused(tokens: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"tokens must be whole numbers of shape \[B, T\], not"):
+        MODEL(tokens)
 
 
 def test_an_interrupt_is_a_failure_too() -> None:

@@ -138,7 +138,7 @@ def test_a_cache_made_for_another_shape_is_refused_by_its_numbers(config: ModelC
     other = random_weights(Transformer(config)).double()
     cache = filled_cache(SHAPE)
     with pytest.raises(
-        ValueError, match=r"layers|the model writes .* heads of .*, the cache holds .* for 2 heads of 8"
+        ValueError, match=r"layers|this step of the cache takes .* of shape \[\d, 2, \d, 8\] on cpu, not"
     ):
         feed(other, cache, pieces)
     assert cache.lengths == (5, 2, 0)
@@ -148,9 +148,35 @@ def test_a_cache_made_for_another_shape_is_refused_by_its_numbers(config: ModelC
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_cache_of_another_dtype_is_refused_and_nothing_is_converted(dtype: torch.dtype, pieces: dict) -> None:
     cache = ContiguousCache(CONFIG, 3, 8, dtype)
-    with pytest.raises(ValueError, match=rf"writes cpu torch.float64 .*, the cache holds cpu {dtype}"):
+    with pytest.raises(ValueError, match=rf"takes {dtype} of shape .*, not torch.float64 of"):
         feed(MODEL, cache, pieces)
     assert cache.lengths == (0, 0, 0)
+
+
+@pytest.mark.parametrize("counts", [(3,), (5, 3)], ids=["one slice", "ragged"])
+def test_a_step_takes_only_what_has_its_shape_in_every_layer_and_both_of_keys_and_values(
+    counts: tuple[int, ...],
+) -> None:
+    shape = (len(counts), CONFIG.n_kv_heads, max(counts), CONFIG.head_dim)
+    right = torch.zeros(shape, dtype=torch.float64)
+    wrong = [right[:, :, :1], right[:, :1], right[:, :, :, :1], right[:1, :1, :1, :1], right.float()]
+    for layer in range(CONFIG.n_layers):
+        for bad in wrong:
+            for pair in ((bad, right), (right, bad)):
+                cache = ContiguousCache(CONFIG, 2, 8, torch.float64)
+                with pytest.raises(ValueError, match="this step of the cache takes"), cache.step(counts) as step:
+                    for earlier in range(layer):
+                        step.write(earlier, right, right)
+                    step.write(layer, *pair)
+                assert cache.lengths == (0, 0)
+
+
+def test_a_cache_made_for_inference_can_be_used_elsewhere() -> None:
+    with torch.inference_mode():
+        cache = ContiguousCache(CONFIG, 2, 8, torch.float64)
+    MODEL(torch.tensor([[1, 2]]), cache, rows=[0])
+    cache.copy_row(0, 1)
+    assert cache.lengths == (2, 2)
 
 
 def test_a_pass_that_records_gradients_is_refused_by_a_cache() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import nan
 
+import numpy
 import pytest
 import torch
 from engine_report import Record, report_difference
@@ -246,8 +247,14 @@ def test_a_cache_that_hands_out_unwritten_memory_is_noticed() -> None:
         ({"max_new_tokens": 249}, "9 prompt tokens and 249 new ones need 257 positions, the model knows 256"),
         ({"prompt": []}, "the prompt is empty"),
         ({"prompt": [], "max_new_tokens": 1}, "the prompt is empty"),
-        ({"prompt": [3, 31]}, "prompt 0 holds token 31, the model has 0 to 30"),
-        ({"prompt": [-1, 3]}, "prompt 0 holds token -1"),
+        ({"prompt": [3, 31]}, "the prompt holds token 31, the model has 0 to 30"),
+        ({"prompt": [-1, 3]}, "the prompt holds token -1"),
+        ({"prompt": [1.7, 2.2]}, "a token of the prompt must be a whole number, not 1.7"),
+        ({"prompt": "hello"}, "must be token ids, not the text 'hello': encode it first"),
+        ({"prompt": 5}, "the prompt must be a sequence of token ids, not 5"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens must be a whole number, not 2.5"),
+        ({"seed": 2**70}, "the seed must be a whole number from 0 to"),
+        ({"seed": -1}, "the seed must be a whole number from 0 to"),
         ({"use_cache": False, "cache": ContiguousCache(SHAPES[SHAPE], 1, 32)}, "use_cache=False and a cache contradict")
     ],
 )  # fmt: skip
@@ -290,6 +297,9 @@ def test_a_prompt_that_a_cache_cannot_take_is_refused_before_any_token() -> None
         ({"chunk": 2, "cache": None}, "leave out chunk, or pass a cache"),
         ({"prompts": [[1], []]}, "prompt 1 is empty"),
         ({"prompts": [[1], [2, 31]]}, "prompt 1 holds token 31"),
+        ({"prompts": [1, 2]}, "prompt 0 must be a sequence of token ids, not 1"),
+        ({"prompts": [[1.7, 2.2]]}, "a token of prompt 0 must be a whole number, not 1.7"),
+        ({"prompts": []}, "there is no prompt to read"),
     ],
 )
 def test_a_prefill_that_makes_no_sense_is_refused(options: dict, said: str) -> None:
@@ -306,3 +316,33 @@ def test_generation_works_in_every_number_type() -> None:
         for options in ({}, {"use_cache": False}, {"sampling": Sampling(1.0, 5, 0.9)}):
             got = generate(model, PROMPT, max_new_tokens=5, **options)
             assert len(got.tokens) == 5 and all(0 <= token < 31 for token in got.tokens)
+
+
+@pytest.mark.parametrize(
+    "tokens, said",
+    [
+        ([31], "the batch holds token 31, the model has 0 to 30"),
+        ([-1], "the batch holds token -1"),
+        ([], "the batch is empty"),
+        ([0.5], "a token of the batch must be a whole number, not 0.5"),
+    ],
+)
+def test_a_decode_that_makes_no_sense_is_refused(tokens: list, said: str) -> None:
+    cache = poisoned_cache(MODEL, 1, 8)
+    feed(MODEL, cache, {0: [1, 2]})
+    with pytest.raises(ValueError, match=said):
+        decode(MODEL, tokens, cache)
+    assert cache.lengths == (2,)
+    with pytest.raises(ValueError, match="decode continues a text that a cache holds"):
+        decode(MODEL, [1], None)
+
+
+def test_whole_numbers_of_any_library_are_token_ids() -> None:
+    expected = greedy_by_full_passes(MODEL, PROMPT, 3)
+    for prompt in (torch.tensor(PROMPT), numpy.array(PROMPT), tuple(PROMPT)):
+        assert generate(MODEL, prompt, max_new_tokens=3).tokens == expected
+
+
+def test_a_model_of_a_single_position_makes_one_token() -> None:
+    model = Transformer(replace(SHAPES[SHAPE], max_positions=1))
+    assert len(generate(model, [1], max_new_tokens=1).tokens) == 1

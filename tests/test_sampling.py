@@ -50,10 +50,10 @@ def test_the_distribution_equals_its_definition(
     expected = slow_probabilities(logits, temperature, top_k, top_p)
     given = torch.tensor(logits)
     got = Sampling(temperature, top_k, top_p).probabilities(given)
-    assert got.shape == (len(logits),) and got.dtype == torch.float32
+    assert got.shape == (len(logits),) and got.dtype == torch.float64
     assert given.tolist() == torch.tensor(logits).tolist(), "the logits are not changed"
     assert set(np.flatnonzero(got.numpy())) == set(np.flatnonzero(expected))
-    np.testing.assert_allclose(got.numpy(), expected, atol=1e-6)  # float32 sums of up to 50 probabilities
+    np.testing.assert_allclose(got.numpy(), expected, atol=1e-14)  # float64 sums of up to 50 probabilities
 
 
 def test_tokens_are_drawn_as_often_as_the_distribution_says() -> None:
@@ -103,3 +103,10 @@ def test_a_choice_may_exclude_tokens_but_not_all_and_not_be_no_number() -> None:
 def test_sampling_that_makes_no_sense_is_refused_by_its_value(options: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Sampling(**options)
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e-46, 1e-300])
+def test_a_temperature_near_zero_takes_the_most_likely_token(temperature: float) -> None:
+    logits = torch.tensor([0.5, 3.0, 3.0 - 1e-3, -2.0])
+    assert Sampling(temperature).probabilities(logits).tolist() == [0, 1, 0, 0]
+    assert choose(logits, Sampling(temperature), torch.Generator().manual_seed(0)) == 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.caches.contract import Cache, CacheFull, Step, visible
+from course_lib.caches.contract import Cache, CacheFull, Step, visible, whole
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
@@ -36,12 +36,13 @@ class ContiguousCache(Cache):
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(config.n_layers, rows)
+        self.capacity = whole(capacity, "the capacity")
         if capacity < 1:
             raise ValueError(f"a row needs room for at least one token, not {capacity}")
-        self.capacity = capacity
         shape = (config.n_layers, rows, config.n_kv_heads, capacity, config.head_dim)
-        self.keys = torch.empty(shape, dtype=dtype, device=device)
-        self.values = torch.empty(shape, dtype=dtype, device=device)
+        with torch.inference_mode(False):  # a cache made there can be used elsewhere, too
+            self.keys = torch.empty(shape, dtype=dtype, device=device)
+            self.values = torch.empty(shape, dtype=dtype, device=device)
         self.cleared = [0] * rows  # slots from a row's length up to here are known to hold zeros
 
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
@@ -98,14 +99,16 @@ class ContiguousStep(Step):
         tokens = torch.arange(max(counts), device=device)  # [T]
         self.positions = torch.tensor(starts, device=device)[:, None] + tokens  # [B, T]
         self.rows = torch.tensor(rows, device=device)  # [B]
+        self.shape = (len(rows), cache.keys.shape[2], max(counts), cache.keys.shape[4])  # of new keys: [B, H, T, D]
         even = len(set(starts)) == len(set(counts)) == 1
         self.side_by_side = rows == tuple(range(rows[0], rows[0] + len(rows)))
         self.one_slice = even and self.side_by_side
         if self.side_by_side:  # views, of all layers at once
             run = slice(rows[0], rows[0] + len(rows))
             self.seen = [t[:, run, :, :slots].unbind() for t in (cache.keys, cache.values)]  # L times [B, H, S, D]
+        if self.one_slice:
             self.new = [t[:, run, :, starts[0] : slots].unbind() for t in (cache.keys, cache.values)]
-        if not self.one_slice:
+        else:
             real = tokens < torch.tensor(counts, device=device)[:, None]  # [B, T], the rest is padding
             self.batch, self.token = real.nonzero(as_tuple=True)  # one entry for each new token
             self.slot = self.positions[self.batch, self.token]
@@ -117,8 +120,8 @@ class ContiguousStep(Step):
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = self.cache.keys[layer], self.cache.values[layer]  # [rows, H, capacity, D]
-        if layer == 0:
-            check_match(k, keys)
+        check_match(k, keys, self.shape)
+        check_match(v, values, self.shape)
         if k.requires_grad:  # the cache would keep the graph of every pass alive
             raise ValueError("a cache keeps no gradients: run under torch.inference_mode(), or train without a cache")
         if self.one_slice:
@@ -133,12 +136,10 @@ class ContiguousStep(Step):
         return keys[self.rows, :, : self.slots], values[self.rows, :, : self.slots]  # [B, H, S, D]
 
 
-def check_match(new: Tensor, held: Tensor) -> None:
-    """Raise ValueError unless new keys [B, H, T, D] can be kept as they are: torch would convert and repeat them."""
-    ours, theirs = ((t.device, t.dtype, *t.shape[1::2]) for t in (held, new))
-    if ours != theirs:
+def check_match(new: Tensor, held: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless new keys or values can be kept as they are: torch would convert and repeat them."""
+    if new.shape != shape or new.dtype != held.dtype or new.device != held.device:
         raise ValueError(
-            "the model writes {} {} for {} heads of {}, ".format(*theirs)
-            + "the cache holds {} {} for {} heads of {}: ".format(*ours)
-            + "make the cache from the model's config, dtype and device"
+            f"this step of the cache takes {held.dtype} of shape {list(shape)} on {held.device}, not {new.dtype} of "
+            f"{list(new.shape)} on {new.device}: make the cache from the model's config, dtype and device"
         )

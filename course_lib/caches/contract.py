@@ -12,9 +12,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import index
 
 import torch
 from torch import Tensor
+
+
+def whole(value: int, what: str) -> int:
+    """`value` as a plain int, so that nobody can change it later; ValueError if it is no whole number.
+
+    NumPy's and torch's integers are taken, too: a 0-d tensor is equal to others but hashes by identity.
+    """
+    try:
+        return index(value)
+    except TypeError:
+        raise ValueError(f"{what} must be a whole number, not {value!r}") from None
 
 
 class CacheFull(Exception):
@@ -79,6 +91,7 @@ class Cache(ABC):
     """The base of all caches: rows, their lengths, and one step at a time."""
 
     def __init__(self, n_layers: int, rows: int) -> None:
+        rows = whole(rows, "the number of rows")
         if rows < 1:
             raise ValueError(f"a cache needs at least one row, not {rows}")
         self.n_layers, self.rows = n_layers, rows
@@ -94,8 +107,8 @@ class Cache(ABC):
         `limit` is the number of positions that the model knows. Raises CacheFull, or ValueError for rows or counts
         that make no sense or positions beyond `limit`, before anything is written.
         """
-        rows = tuple(range(len(counts))) if rows is None else tuple(rows)
-        counts = tuple(counts)
+        counts = tuple(whole(count, "a count") for count in counts)
+        rows = tuple(range(len(counts))) if rows is None else tuple(whole(row, "a row") for row in rows)
         self.check(rows, counts, limit)
         self.in_step = True
         try:
@@ -141,6 +154,7 @@ class Cache(ABC):
 
     def truncate(self, row: int, length: int) -> None:
         """Forget all but the first `length` tokens of a row (a rejected draft, an edited prompt)."""
+        row, length = whole(row, "a row"), whole(length, "a length")
         self.check_idle()
         self.check_row(row)
         if not 0 <= length <= self.lengths[row]:
@@ -150,11 +164,13 @@ class Cache(ABC):
 
     def copy_row(self, source: int, target: int) -> None:
         """Make row `target` a copy of row `source` (a shared prefix); what `target` held is released."""
+        source, target = whole(source, "a row"), whole(target, "a row")
         self.check_idle()
         self.check_row(source)
         self.check_row(target)
         if source != target:
             self.free(target, 0)
+            self.set_length(target, 0)  # should the copy be cut short, the row is empty, not half a text
             self.copy(source, target)
             self.set_length(target, self.lengths[source])
 
