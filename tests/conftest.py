@@ -1,11 +1,17 @@
-"""What all tests share: one thread, no model hub, and the real checkpoint loaded once per process."""
+"""What all tests share: one thread, no model hub, Ctrl-C that arrives, the real checkpoint loaded once per process."""
 
 import os
+import signal
+import threading
 
 # Before torch is imported: test processes side by side are faster with one thread each, and sums keep their order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# A shell ignores SIGINT for what it starts in the background, and programs inherit that; tests interrupt programs.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 from engine_report import pytest_terminal_summary  # noqa: F401

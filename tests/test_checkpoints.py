@@ -262,6 +262,16 @@ def test_a_gguf_file_with_linear_scaling_gives_the_logits_of_transformers(keys: 
     assert_same_logits(load(path).model, model, 1e-5)
 
 
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_rotation_factors_and_a_linear_scaling_multiply(scale: float, tmp_path: Path) -> None:
+    model = files.llama()
+    factors = np.linspace(1, 8, 16, dtype=np.float32)
+    tensors = files.gguf_tensors(model) | {"rope_freqs.weight": factors}
+    metadata = files.gguf_metadata(model) | {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": scale}
+    loaded = load(files.write_gguf(tmp_path / "x.gguf", metadata, tensors))
+    assert loaded.model.config.rope_factors == tuple((factors * np.float32(scale)).tolist())
+
+
 # --- What load takes and random makes -------------------------------------------------------------------------------
 
 
@@ -299,3 +309,39 @@ def test_random_models_of_two_dtypes_are_the_same_up_to_rounding() -> None:
     tokens = tokens_for(RANDOM, 60)
     assert double.dtype == torch.float64
     torch.testing.assert_close(single(tokens).double(), double(tokens), rtol=0, atol=1e-4)
+
+
+# --- Where weights lie -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", ["folder", "gguf", "random"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_matrices_lie_by_columns_where_that_decodes_faster(made: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    theirs = files.llama()
+    if made == "random":
+        model = checkpoints.random(RANDOM, dtype=dtype)
+    elif made == "folder":
+        model = load(files.save_folder(tmp_path, theirs), dtype=dtype).model
+    else:
+        path = files.write_gguf(tmp_path / "x.gguf", files.gguf_metadata(theirs), files.gguf_tensors(theirs))
+        model = load(path, dtype=dtype).model
+    matrices = [(name, weight) for name, weight in model.named_parameters() if weight.ndim == 2]
+    assert len(matrices) == 2 + 4 * model.config.n_layers - model.config.tied_head
+    by_columns = dtype in (torch.float32, torch.float64)
+    for name, weight in matrices:
+        rows, columns = weight.shape
+        assert rows > 1 < columns
+        assert weight.stride() == ((1, rows) if by_columns else (columns, 1)), name
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-12)])
+def test_the_same_weights_by_rows_give_the_same_logits(dtype: torch.dtype, tolerance: float) -> None:
+    model = checkpoints.random(RANDOM, dtype=dtype)
+    by_rows = copy.deepcopy(model)
+    for weight in by_rows.parameters():
+        weight.data = weight.data.contiguous()
+        assert weight.is_contiguous()
+    assert not model.embedding.is_contiguous()
+    tokens = tokens_for(RANDOM, 60)
+    torch.testing.assert_close(model(tokens), by_rows(tokens), rtol=0, atol=tolerance)
+    torch.testing.assert_close(model(tokens[:, :1]), by_rows(tokens[:, :1]), rtol=0, atol=tolerance)

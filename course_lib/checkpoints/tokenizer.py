@@ -11,6 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import tokenizers
@@ -67,12 +68,16 @@ class Tokenizer:
         self._known_bytes: dict[int, bytes] = {}
 
     def _mark_control_tokens(self, stops: set[int]) -> None:
-        """A stop token is a control token, whether or not the checkpoint declares it so."""
+        """A stop token is a control token, whether or not the checkpoint declares it so.
+
+        And each is found in the text as it stands: one that is looked for after normalising ("normalized": true) would
+        be made from whatever the normaliser turns into its text, from <|IM_END|> or from full-width characters.
+        """
         added = self._inner.get_added_tokens_decoder()
-        for token in stops:
-            entry = added.get(token) or AddedToken(self._inner.id_to_token(token), normalized=False)
-            flags = {name: getattr(entry, name) for name in ("single_word", "lstrip", "rstrip", "normalized")}
-            self._inner.add_special_tokens([AddedToken(entry.content, special=True, **flags)])
+        for token in stops | {token for token, entry in added.items() if entry.special}:
+            entry = added.get(token) or AddedToken(self._inner.id_to_token(token))
+            flags = {name: getattr(entry, name) for name in ("single_word", "lstrip", "rstrip")}
+            self._inner.add_special_tokens([AddedToken(entry.content, special=True, normalized=False, **flags)])
 
     @property
     def control_tokens(self) -> dict[int, str]:
@@ -111,7 +116,8 @@ class Tokenizer:
         """Token ids of a conversation, laid out by the checkpoint's own chat template.
 
         Each message has a role (system, user, assistant or tool) and a content. Text in a content that looks like a
-        control token stays text. With `add_generation_prompt` the answer of the assistant is opened.
+        control token stays text (chat.py says for which templates). With `add_generation_prompt` the answer of the
+        assistant is opened.
 
         Raises CheckpointError if the checkpoint has no template or the template refuses the conversation, ValueError
         for messages of another form.
@@ -125,16 +131,26 @@ class Tokenizer:
         rendered = self._template.render(broken, add_generation_prompt)
         if not hostile:
             return self._encode(rendered, special=True)
-        # The template's control tokens are found while those in the contents are broken; the text between them is then
-        # restored and encoded as text.
+        # The template's control tokens are those that are found while what is in the contents is broken up.
+        parts = [(restore(text, mark), token) for text, token in self._parts(rendered)[0]]
+        harmless, tokens = self._parts(self._template.render(messages, add_generation_prompt))
+        if parts == harmless:
+            return tokens
+        tokens = []
+        for text, control in parts:  # the text between them is encoded as text
+            tokens += self._encode(text, special=False) + ([] if control is None else [control])
+        return tokens
+
+    def _parts(self, rendered: str) -> tuple[list[tuple[str, int | None]], list[int]]:
+        """Each control token with the text before it, then the text that is left with None; and the ids of it all."""
         found = self._inner_encoding(rendered, special=True)
-        tokens: list[int] = []
+        parts: list[tuple[str, int | None]] = []
         at = 0
         for token, (start, end) in zip(found.ids, found.offsets):
             if token in self._control and end > start:
-                tokens += [*self._encode(restore(rendered[at:start], mark), special=False), token]
+                parts.append((rendered[at:start], token))
                 at = end
-        return tokens + self._encode(restore(rendered[at:], mark), special=False)
+        return [*parts, (rendered[at:], None)], found.ids
 
     def _encode(self, text: str, *, special: bool, frame: bool = False) -> list[int]:
         return self._inner_encoding(text, special=special, frame=frame).ids if text or frame else []
@@ -149,6 +165,10 @@ class Tokenizer:
 
     def _bytes(self, token: int, special: bool) -> bytes:
         """The bytes that a token stands for."""
+        try:
+            token = index(token)  # a tensor or a NumPy integer is no key of a dict
+        except TypeError as error:
+            raise ValueError(f"{token!r:.80} is no token id: ids are whole numbers") from error
         if token in self._control and not special:
             return b""
         if token not in self._known_bytes:
@@ -156,8 +176,8 @@ class Tokenizer:
         return self._known_bytes[token]
 
     def _look_up(self, token: int) -> bytes:
-        if token < 0:
-            raise ValueError(f"{token} is no token id")
+        if not 0 <= token < 1 << 32:
+            raise ValueError(f"{token} is no token id: ids are whole numbers from 0 to {(1 << 32) - 1:,}")
         text = self._inner.id_to_token(token)
         if text is None:  # a row of the model's embedding that the vocabulary does not use
             return "\ufffd".encode()

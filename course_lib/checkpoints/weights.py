@@ -81,15 +81,17 @@ def check_plan(plan: Plan, found: Mapping[str, Shape], where: str) -> None:
 
 
 def check_destination(dtype: torch.dtype, device: str | torch.device) -> torch.device:
-    """The device as an object; CheckpointError for a dtype that is no float or a device that is not there."""
+    """The device as an object; CheckpointError for a dtype that is no float, a device of another kind than cpu and
+    cuda, or one that is not there.
+    """
     if dtype not in DTYPES:
         raise CheckpointError(f"dtype {dtype} cannot hold weights; use one of {', '.join(map(str, DTYPES))}")
     try:
-        # "meta" is a device without memory: a model there has no weights at all.
-        if (place := torch.device(device)).type == "meta":
-            raise RuntimeError("it holds no values")
+        # A Mac's "mps" knows no float64, in which positions are rotated; "meta" has no memory for weights at all.
+        if (place := torch.device(device)).type not in ("cpu", "cuda"):
+            raise RuntimeError("the model runs on cpu and cuda only")
         torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"device {str(device)!r} cannot be used here ({reason}); use device='cpu'") from error
     return place
