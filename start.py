@@ -2,10 +2,10 @@
 
     python start.py                      install what is missing, fetch the model, open the first notebook
     python start.py test [PYTEST ARGS]   install what the tests need too, and run all of them
-    python start.py WORD ...             run `course WORD ...`, for instance: python start.py doctor
+    python start.py COMMAND ...          run one of the commands below; COMMAND --help says more about it
     python start.py --help               show this text and install nothing
 
-    --cpu, before the word               take the CPU-only build of torch: on Linux 3 GB instead of 11
+    --cpu, before the command            take the CPU-only build of torch: on Linux 3 GB instead of 11
 
 Everything goes into the folder .venv, nothing needs an administrator, and a run that was cut short continues when
 it is started again. COURSE_TORCH=cpu does what --cpu does; the choice holds until .venv is deleted.
@@ -63,6 +63,18 @@ CAUSES = {
     r"Permission denied|WinError 5\b": "a file cannot be written: close what uses .venv, or delete .venv",
     r"No matching distribution|ResolutionImpossible": "the package index has no version of some package that fits "
     f"Python {VERSION} and this system: use Python 3.11, with which the course is tested",
+}
+
+
+# Known before anything is installed, so that a mistyped word costs no download.
+COMMANDS = {
+    "lab": "open your copies of the notebooks in JupyterLab",
+    "doctor": "check this machine: versions, model, memory, kernel, tools",
+    "fetch": "download the weights of a model once, and verify them",
+    "generate": "let a model answer, and see where the time goes",
+    "run": "execute notebooks from the top in fresh kernels",
+    "build": "for authors: execute the committed notebooks and bring them into normal form",
+    "test": "run all tests",
 }
 
 
@@ -290,18 +302,32 @@ def install(torch: str, extra: str) -> None:
         write_stamp(torch, installed=[wanted(torch, ""), wanted(torch, extra)])
 
 
+def show_help() -> None:
+    """A reader that goes away (`| head`) is no fault."""
+    commands = "\n".join(f"    {name:9} {text}" for name, text in COMMANDS.items())
+    try:
+        print((__doc__ or "").strip() + "\n\nCommands:\n" + commands, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+
+
 def environment() -> dict[str, str]:
     """What activating .venv would set: programs that start others by their bare name find those of the course."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
     return {**variables, "VIRTUAL_ENV": str(VENV), "PATH": str(BIN) + os.pathsep + os.environ.get("PATH", os.defpath)}
 
 
-def run(command: list[str]) -> int:
+def course_environment() -> dict[str, str]:
+    """That, and how the user calls `course`: through this file."""
+    return {**environment(), "COURSE_PROGRAM": "python start.py"}
+
+
+def run(command: list[str], variables: dict[str, str]) -> int:
     """Run a command of .venv to its end; it answers Ctrl-C first, then we stop too."""
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
-        status = subprocess.call(command, env=environment())
+        status = subprocess.call(command, env=variables)
     finally:
         signal.signal(signal.SIGINT, before)
     if pressed:
@@ -313,9 +339,13 @@ def hand_over(words: list[str]) -> int:
     """Become `course WORDS`: where the system can, the very same process, so that signals and status are its own."""
     command = [str(COURSE), *words]
     if os.name != "nt":
-        os.execve(command[0], command, environment())
+        os.execve(command[0], command, course_environment())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return subprocess.call(command, env=environment())
+    return subprocess.call(command, env=course_environment())
+
+
+def fetch() -> int:
+    return run([str(COURSE), "fetch", "smollm2"], course_environment())
 
 
 def parse(arguments: list[str]) -> tuple[str, list[str]]:
@@ -329,6 +359,10 @@ def parse(arguments: list[str]) -> tuple[str, list[str]]:
         del words[0]
     if words and words[0].startswith("-"):
         raise Problem(f"no such option: {words[0]} (python start.py --help shows those there are)", status=2)
+    if words and words[0] not in COMMANDS:
+        near = [name for name in COMMANDS if name[:2] == words[0][:2]]
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise Problem(f"no such command: {words[0]} (python start.py --help shows those there are{meant})", status=2)
     if asked == "cpu" and sys.platform != "linux":
         say("--cpu changes nothing here: only on Linux is there a larger build to avoid")
         asked = ""
@@ -336,18 +370,20 @@ def parse(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] in (["-h"], ["--help"]):
-        print((__doc__ or "").strip())
+    if arguments[:1] in (["-h"], ["--help"], ["help"]):
+        show_help()
         return 0
     for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us had them ignored
         signal.signal(number, signal.default_int_handler)
     try:
         torch, words = parse(arguments)
         extra = "test" if words[:1] == ["test"] else ""
+        if words[1:] and words[1] in ("-h", "--help") and not extra and not COURSE.exists():
+            say(f"The help of {words[0]} comes with the course, which is not installed yet: installing it first")
         install(torch, extra)
         if extra:
-            return run([str(PYTHON), str(HERE / "tests" / "run_all.py"), *words[1:]])
-        return hand_over(words) if words else run([str(COURSE), "fetch", "smollm2"]) or hand_over(["lab"])
+            return run([str(PYTHON), str(HERE / "tests" / "run_all.py"), *words[1:]], environment())
+        return hand_over(words) if words else fetch() or hand_over(["lab"])
     except KeyboardInterrupt:
         say("Stopped; what was downloaded is kept: run the same command again to continue")
         return 130

@@ -14,13 +14,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
-from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandError, check_target, say
+from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandError, check_target, program, say
 
 
 class Course(TyperGroup):
     """A group of commands that return their exit status, and whose expected faults are one line."""
 
     def main(self, *args: Any, **options: Any) -> Any:
+        for part in (self, *self.commands.values()):  # the texts say `course` for the program, whatever its name
+            part.help = (part.help or "").replace("`course ", f"`{program()} ")
+            part.epilog = (part.epilog or "").replace("`course ", f"`{program()} ")
         try:
             status = super().main(*args, **options | {"standalone_mode": False})
         except CommandError as error:
@@ -85,7 +88,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character shows another
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what must be tidied, is
-    app(prog_name="course")
+    app(prog_name=program())
 
 
 def _fault(message: str, status: int) -> int:
@@ -98,7 +101,7 @@ def _wrong_call(error: Any) -> int:
     message = error.format_message().strip().rstrip(".")
     if not message:  # no command was named, and the help was shown
         return BAD_CALL
-    where = context.command_path if context else "course"
+    where = context.command_path if context else program()
     return _fault(f"{' '.join(message.split())} ({where} --help shows what there is)", BAD_CALL)
 
 
@@ -123,7 +126,7 @@ def lab(
     notebook: Annotated[
         str, typer.Argument(metavar="NOTEBOOK", help="Its name, or how that begins.")
     ] = "00_start_here",
-    edit: Annotated[bool, typer.Option("--edit", help="Open the originals, to change the course.")] = False,
+    edit: Annotated[bool, typer.Option("--edit", help="Open the originals, outputs and all.")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, metavar="N", help="Instead of the first free one.")
@@ -134,9 +137,10 @@ def lab(
 ) -> int:
     """Open your copies of the notebooks in JupyterLab.
 
-    You work on copies, so that the course can be updated. A copy that you wrote in is never replaced: if the course
-    changed the notebook too, the new version is laid beside it (NAME.new-DATE.ipynb). A copy that you only ran is
-    replaced by a new version; the one you ran is kept in work/.old. A copy that you deleted comes back.
+    You work on copies, so that the course can be updated; they begin without outputs, so that no answer is given away.
+    A copy that you wrote in is never replaced: if the course changed the notebook too, the new version is laid beside
+    it (NAME.new-DATE.ipynb). A copy that you only ran is replaced by a new version; the one you ran is kept in
+    work/.old. A copy that you deleted comes back.
 
     Example: `course lab 02`, or `course lab --no-browser --port 8890 -- --ServerApp.log_level=INFO`
     """

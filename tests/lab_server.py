@@ -5,13 +5,10 @@ listens on the loopback address at a port that the system chose, behind its own 
 for elsewhere is kept in `Page.elsewhere`. Import the fixtures `lab` and `open_notebook` from here.
 """
 
-import json
-import os
 import secrets
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +17,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+
+from course_lib.commands.lab import jupyter_command, jupyter_environment
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CHROMIUM_FLAGS = [
@@ -44,7 +43,7 @@ class Lab:
 
 
 def start_lab(folder: Path, private: Path) -> tuple[subprocess.Popen[bytes], Lab]:
-    """JupyterLab on `folder`, with everything that it writes under `private`. The caller ends the process."""
+    """JupyterLab on `folder`, as `course lab` starts it; it writes under `private` only. The caller ends it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -56,20 +55,10 @@ def start_lab(folder: Path, private: Path) -> tuple[subprocess.Popen[bytes], Lab
             "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR",
         )
     }  # fmt: skip
-    command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
-        "--ServerApp.kernel_spec_manager_class=course_lib.commands.kernels.CourseKernels",
-        "--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    ]  # fmt: skip
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--ServerApp.allow_root=True")
-    # Without this, JupyterLab asks in a corner of the page whether it may fetch news.
-    quiet = private / "jupyter_config_dir" / "labconfig" / "page_config.json"
-    quiet.parent.mkdir(parents=True)
-    quiet.write_text(json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}))
+    extra = [f"--IdentityProvider.token={token}"]
+    command = jupyter_command(folder, Path("no.ipynb"), browser=False, port=port, extra=extra)
     with (private / "lab.log").open("wb") as log:
-        server = subprocess.Popen(command, env={**os.environ, **places}, stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(command, env=jupyter_environment() | places, stdout=log, stderr=subprocess.STDOUT)
     return server, Lab(f"http://127.0.0.1:{port}", token, folder)
 
 

@@ -50,6 +50,23 @@ def test_each_command_explains_itself_with_an_example(command: str) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+def test_who_started_the_course_with_start_py_is_told_to_do_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_PROGRAM", "python start.py")
+    monkeypatch.setenv("COURSE_CACHE", "/nosuch")
+    for words in ([], *([command] for command in COMMANDS)):
+        text = " ".join(call(*words, "--help").stdout.split())
+        assert f"Usage: python start.py {' '.join(words)}" in text
+        assert not re.search(r"(?<!/)\bcourse (COMMAND|lab|doctor|fetch|generate|run|build)\b", text), text
+    for words in (["nosuch"], ["run", "--nosuch"], ["generate", "hi", "--top-p", "7"], ["generate", " "]):
+        error = call(*words).stderr
+        assert "(" in error and "python start.py" in error and "course " not in error
+    checks = json.loads(call("doctor", "--json", "-").stdout)["checks"]
+    (weights,) = [check for check in checks if check["check"] == "weights"]
+    assert weights["remedy"].startswith("run: python start.py fetch")
+    monkeypatch.delenv("COURSE_PROGRAM")
+    assert "`course" not in call("lab", "--help").stdout and "course lab 02" in call("lab", "--help").stdout
+
+
 WRONG_CALLS = {
     "no command": (["nosuch"], "nosuch"),
     "no option": (["run", "--nosuch"], "--nosuch"),

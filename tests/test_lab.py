@@ -16,9 +16,11 @@ import nbformat
 import psutil
 import pytest
 from course_command import COURSE, ROOT, as_json, call, start
+from jupyter_client.manager import KernelManager
 from nbformat import v4
 
 import course_lib
+from course_lib.commands.kernels import CourseKernels
 from course_lib.commands.lab import jupyter_command
 
 
@@ -127,6 +129,9 @@ def test_lab_serves_the_copies_on_this_machine_only_and_ctrl_c_ends_all_of_it(ch
     work = tmp_path / "my work"
     folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / "jupyter" / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
     environment = {**os.environ, "PYTHONPATH": str(checkout), "COURSE_WORK": str(work), **folders}
+    own = Path(folders["JUPYTER_CONFIG_DIR"]) / "labconfig/page_config.json"
+    own.parent.mkdir(parents=True)
+    own.write_text(json.dumps({"disabledExtensions": {"of/the:user": True}}))
     process = start("lab", "02", "--no-browser", "--port", str(port), cwd=checkout, env=environment)
     assert process.stderr is not None
     try:
@@ -147,9 +152,11 @@ def test_lab_serves_the_copies_on_this_machine_only_and_ctrl_c_ends_all_of_it(ch
         ask(f"{base}/api/kernels?token={token}", {"name": "python3"})
         children = psutil.Process(process.pid).children(recursive=True)
         page_source = ask(f"{page}?token={token}", as_text=True)
-        assert re.search(r'"news": *{"disabled": *true}', page_source), "it does not ask whether to fetch news"
+        disabled = json.loads(re.search(r'"disabledExtensions": *(\[.*?\])', page_source)[1])  # type: ignore[index]
+        assert "@jupyterlab/apputils-extension:announcements" in disabled, "it does not ask whether to fetch news"
+        assert "of/the:user" in disabled, "the user's own settings hold, too"
         (kernel,) = [child.cmdline() for child in children]
-        assert "ipykernel_launcher" in kernel and Path(kernel[0]).parent == COURSE.parent
+        assert "ipykernel_launcher" in " ".join(kernel) and Path(kernel[0]).parent == COURSE.parent
         listening = {c.laddr.ip for c in psutil.Process(process.pid).net_connections() if c.status == "LISTEN"}
         assert listening == {"127.0.0.1"}
     finally:
@@ -157,5 +164,50 @@ def test_lab_serves_the_copies_on_this_machine_only_and_ctrl_c_ends_all_of_it(ch
         _, rest = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Traceback" not in said + rest
+    assert not re.search("encryption|ping_timeout|web browser found|Parent appears", said + rest, re.IGNORECASE)
+    assert not list(Path(folders["JUPYTER_RUNTIME_DIR"]).glob("*server*")), "it has tidied up"
     assert not psutil.wait_procs(children, timeout=10)[1], "no kernel is left"
     assert (work / "notebooks/02_prefill_and_decode.ipynb").exists() and not (checkout / "work").exists()
+
+
+@pytest.mark.parametrize("after_s", [0, 0.1, 0.4, 0.8, 1.6, 2.4])
+def test_ctrl_c_while_it_starts_is_a_stop_without_a_traceback(checkout: Path, tmp_path: Path, after_s: float) -> None:
+    folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    process = start("lab", "--no-browser", cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout), **folders})
+    assert process.stderr is not None
+    said = ""
+    while "Ctrl-C here stops it" not in said:
+        said += process.stderr.readline()
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), rest
+    assert "Traceback" not in rest
+    assert process.returncode == 0 or rest == "stopped\n"
+    assert not list(tmp_path.glob("RUNTIME/*server*"))
+
+
+def test_kernel_hears_an_interrupt_in_a_cell_and_at_no_other_time(tmp_path: Path) -> None:
+    manager = KernelManager(kernel_name="python3", kernel_spec_manager=CourseKernels())
+    with (tmp_path / "log").open("wb") as log:
+        manager.start_kernel(stdout=log, stderr=log, cwd=str(tmp_path))
+        try:
+            for _ in range(10):  # while it starts
+                time.sleep(0.1)
+                manager.interrupt_kernel()
+            client = manager.blocking_client()
+            client.start_channels()
+            client.wait_for_ready(timeout=60)
+            request = client.execute("import sys, time\nprint('' in sys.path, flush=True)\ntime.sleep(60)")
+            while (message := client.get_iopub_msg(timeout=60))["msg_type"] != "stream":
+                pass
+            assert message["content"]["text"].strip() == "True", "the folder of the notebook is on the path"
+            manager.interrupt_kernel()
+            reply = client.get_shell_msg(timeout=30)
+            while reply["parent_header"].get("msg_id") != request:
+                reply = client.get_shell_msg(timeout=30)
+            assert reply["content"]["ename"] == "KeyboardInterrupt"
+            client.stop_channels()
+        finally:
+            manager.shutdown_kernel()
+    assert "Traceback" not in (tmp_path / "log").read_text()

@@ -20,6 +20,9 @@ from types import ModuleType
 
 import pytest
 from tiny_course import Course, make_course, make_wheel
+from typer.main import get_command
+
+from course_lib.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 ONE_LINE = re.compile(r"start\.py: .+\n")
@@ -79,13 +82,38 @@ def test_old_python_is_told_so_in_one_line(python: str) -> None:
 def test_help_explains_and_installs_nothing(fresh: Course) -> None:
     done = fresh.run("--help")
     assert done.returncode == 0
-    assert all(word in done.stdout for word in ("start.py test", "start.py WORD", "--cpu", "COURSE_TORCH_INDEX"))
+    assert all(word in done.stdout for word in ("start.py test", "start.py COMMAND", "--cpu", "COURSE_TORCH_INDEX"))
+    assert fresh.run("help").stdout == fresh.run("-h").stdout == done.stdout
     assert not (fresh.folder / ".venv").exists()
+
+
+def test_help_lists_every_command_in_a_line() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "start.py"), "--help"], capture_output=True, text=True)
+    listed = re.findall(r"^    (\w+) +\w.*$", done.stdout.partition("Commands:\n")[2], re.MULTILINE)
+    assert listed == list(start.COMMANDS)
+    assert sorted(listed) == sorted([*get_command(app).commands, "test"])  # type: ignore[attr-defined]
+
+
+def test_reader_of_the_help_may_go_away(fresh: Course) -> None:
+    process = fresh.popen("--help")
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize(
     ("words", "variables", "complaint"),
-    [(["--gpu"], {}, "no such option: --gpu"), (["doctor"], {"COURSE_TORCH": "gpu"}, "COURSE_TORCH=gpu is not known")],
+    [
+        (["--gpu"], {}, "no such option: --gpu"),
+        (
+            ["docter"],
+            {},
+            "no such command: docter (python start.py --help shows those there are; did you mean doctor?)",
+        ),
+        (["02", "--help"], {}, "no such command: 02 (python start.py --help shows those there are)"),
+        (["doctor"], {"COURSE_TORCH": "gpu"}, "COURSE_TORCH=gpu is not known"),
+    ],
 )
 def test_wrong_call_exits_with_2(fresh: Course, words: list[str], variables: dict[str, str], complaint: str) -> None:
     done = fresh.run(*words, **variables)
@@ -111,6 +139,21 @@ def test_words_reach_the_course_command_inside_the_environment(
     answer = json.loads(first.stdout)  # nothing but the command's own output
     assert answer["words"] == ["doctor", "two words"]
     assert Path(answer["path"]).parent == course.folder / ".venv"
+
+
+def test_command_is_told_how_its_user_calls_it(ready: tuple[Course, subprocess.CompletedProcess[str]]) -> None:
+    course, first = ready
+    assert json.loads(first.stdout)["program"] == "python start.py"
+    assert all(json.loads(line)["program"] == "python start.py" for line in course.run().stdout.splitlines())
+
+
+def test_help_of_a_command_says_that_it_installs_first(fresh: Course) -> None:
+    done = fresh.run("lab", "--help")
+    assert done.stderr.splitlines()[0] == (
+        "The help of lab comes with the course, which is not installed yet: installing it first"
+    )
+    assert json.loads(done.stdout)["words"] == ["lab", "--help"]
+    assert fresh.run("lab", "--help").stderr == ""
 
 
 def test_second_run_installs_nothing(ready: tuple[Course, subprocess.CompletedProcess[str]]) -> None:

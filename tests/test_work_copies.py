@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import sys
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from nbformat import v4
 
 from course_lib.commands import output, work_copies
-from course_lib.commands.work_copies import MANIFEST, Action, Version, update_copies
+from course_lib.commands.work_copies import MANIFEST, Action, Version, laid, update_copies
 
 TODAY = date(2025, 11, 29)
 NAME = "notebooks/02_prefill_and_decode.ipynb"
@@ -30,18 +31,20 @@ def notebook(source: str, result: str = "", picture: str | None = None) -> bytes
     text = v4.new_markdown_cell("# Title", id="text")
     if picture:
         text.attachments = {"picture.png": {"image/png": picture}}
-    return nbformat.writes(v4.new_notebook(cells=[text, cell])).encode()
+    return (nbformat.writes(v4.new_notebook(cells=[text, cell])) + "\n").encode()
 
 
-ORIGINAL = notebook("first version")
+ORIGINAL = notebook("first version", "an answer")
+LAID = notebook("first version")
 COURSE_DOES = {
     "nothing": ORIGINAL,
     "a new run": notebook("first version", "built again"),
-    "a new text": notebook("second version"),
-    "what the learner does": notebook(LEARNED),
+    "a new text": notebook("second version", "another answer"),
+    "what the learner does": notebook(LEARNED, "another answer"),
 }
 LEARNER_DOES = {
-    "nothing": ORIGINAL,
+    "nothing": LAID,
+    "nothing, long ago": ORIGINAL,  # copies used to come with outputs
     "a run": notebook("first version", "0.123 s"),
     "an answer": notebook(LEARNED),
     "an answer and a run": notebook(LEARNED, "0.123 s"),
@@ -56,6 +59,9 @@ MANIFEST_IS = {
     "half": b'{"copies": {"notebooks/02_pre',
     "of another shape": b'{"copies": [1, 2]}',
     "of wrong entries": json.dumps({"copies": {NAME: "abc"}}).encode(),
+    "of a time when originals were laid executed": json.dumps(
+        {"copies": {NAME: asdict(Version.of(ORIGINAL))}}
+    ).encode(),
 }
 WRITTEN = ("an answer", "an answer and a run", "a pasted picture", "damage", "another format")
 EVERYTHING = list(itertools.product(COURSE_DOES, LEARNER_DOES, MANIFEST_IS))
@@ -71,6 +77,7 @@ class Play:
         self.original.write_bytes(ORIGINAL)
         update_copies(self.root, self.work, TODAY)
         self.original.write_bytes(COURSE_DOES[course])
+        self.laid = laid(COURSE_DOES[course])
         self.learned = LEARNER_DOES[learner]
         if self.learned is None:
             self.copy.unlink()
@@ -102,9 +109,11 @@ def test_nothing_that_a_learner_made_is_lost(tmp_path: Path, course: str, learne
     if learner == "a run":
         assert play.learned in files.values(), "the outputs of a run are kept somewhere"
     if learner == "a deletion":
-        assert play.copy.read_bytes() == COURSE_DOES[course]
+        assert play.copy.read_bytes() == play.laid
     if course == "a new text":
-        assert COURSE_DOES[course] in files.values(), "the new version is there to read"
+        assert play.laid in files.values(), "the new version is there to read"
+    made = (play.learned, (play.work / MANIFEST).read_bytes())
+    assert all(b'"outputs": []' in data for data in files.values() if data not in made), "no answer is given away"
     assert not [name for name in files if output.TEMPORARY in name]
 
     before = play.contents()
@@ -121,7 +130,9 @@ def test_nothing_that_a_learner_made_is_lost(tmp_path: Path, course: str, learne
         ("nothing", "a run", Action.KEEP),
         ("nothing", "an answer", Action.KEEP),
         ("nothing", "a deletion", Action.COPY),
-        ("a new run", "nothing", Action.REPLACE),
+        ("a new run", "nothing", Action.KEEP),
+        ("a new run", "nothing, long ago", Action.KEEP),
+        ("a new text", "nothing, long ago", Action.REPLACE),
         ("a new run", "a run", Action.KEEP),
         ("a new run", "an answer", Action.KEEP),
         ("a new text", "nothing", Action.REPLACE),
@@ -139,14 +150,69 @@ def test_each_case_is_met_in_the_way_that_the_help_describes(
     play = Play(tmp_path, course, learner, "whole")
     assert play.update().action is action
     if action is Action.REPLACE:
-        assert play.copy.read_bytes() == COURSE_DOES[course]
+        assert play.copy.read_bytes() == play.laid
+
+
+def test_copy_from_when_originals_were_laid_executed_is_cleared_unless_it_was_used(tmp_path: Path) -> None:
+    for learner, action in (("nothing, long ago", Action.REPLACE), ("a run", Action.KEEP), ("an answer", Action.KEEP)):
+        play = Play(tmp_path / learner, "nothing", learner, "of a time when originals were laid executed")
+        assert play.update().action is action
+        assert play.copy.read_bytes() == (LAID if action is Action.REPLACE else play.learned)
+        assert set(play.contents()) == {NAME, MANIFEST}
+
+
+def test_what_is_laid_is_the_original_but_for_what_running_it_left() -> None:
+    original = v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "x"}, "widgets": {"state": "an answer"}},
+        cells=[
+            v4.new_markdown_cell("# Zürich", attachments={"picture.png": {"image/png": "aGVsbG8="}}),
+            v4.new_code_cell(
+                "1 + 1", execution_count=7, outputs=[v4.new_output("stream", text="2")],
+                metadata={"tags": ["nbval-ignore-output"], "execution": {"iopub.execute_input": "2026"}},
+            ),
+            v4.new_raw_cell("raw"),
+        ],
+    )  # fmt: skip
+    data = nbformat.writes(original).encode()
+    bare = laid(data)
+    del original.metadata["widgets"], original.cells[1].metadata["execution"]
+    original.cells[1].update(outputs=[], execution_count=None)
+    found = nbformat.reads(bare.decode(), as_version=4)
+    nbformat.validate(found)
+    assert found == original
+    assert bare == (nbformat.writes(original) + "\n").encode(), "as Jupyter writes it"
+    assert laid(bare) == bare == laid(json.dumps(json.loads(data)).encode()), "the layout of the file plays no part"
+
+
+def test_what_is_no_notebook_is_laid_as_it_is() -> None:
+    cell = {"cell_type": "code", "source": "1", "metadata": {}, "outputs": [1]}
+    strange: list[object] = [
+        {"cells": [cell]}, {"cells": [cell], "nbformat": 3, "metadata": {}}, {"cells": [cell], "nbformat": 4},
+        {"cells": [{**cell, "metadata": None}], "nbformat": 4, "metadata": {}}, {"cells": [1]}, [1], "text",
+        {"cells": [{**cell, "source": "\ud800"}], "nbformat": 4, "metadata": {}},
+    ]  # fmt: skip
+    for data in (b"", b"\x89PNG", b"{", b"[" * 100_000, *(json.dumps(item).encode() for item in strange)):
+        assert laid(data) == data
+
+
+def test_committed_notebooks_are_laid_without_outputs_and_otherwise_whole() -> None:
+    paths = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
+    assert paths
+    for path in paths:
+        original = nbformat.read(path, as_version=4)
+        copy = nbformat.reads(laid(path.read_bytes()).decode(), as_version=4)
+        assert [(c.id, c.source, c.metadata) for c in copy.cells] == [
+            (c.id, c.source, c.metadata) for c in original.cells
+        ]
+        assert copy.metadata == original.metadata
+        assert not any(cell.get("outputs") or cell.get("execution_count") for cell in copy.cells)
 
 
 def test_new_version_lies_beside_an_answer_and_one_line_says_so(tmp_path: Path) -> None:
     play = Play(tmp_path, "a new text", "an answer", "whole")
     change = play.update()
     beside = play.copy.with_name("02_prefill_and_decode.new-2025-11-29.ipynb")
-    assert beside.read_bytes() == COURSE_DOES["a new text"]
+    assert beside.read_bytes() == play.laid
     assert beside.name in change.line and "\n" not in change.line
     # A learner may work in that file as well; the next version on the same day does not touch it.
     beside.write_bytes(notebook("the learner works on in the new version"))
@@ -162,7 +228,7 @@ def test_copy_that_was_only_run_is_renewed_and_the_run_is_kept(tmp_path: Path) -
     play = Play(tmp_path, "a new text", "a run", "whole")
     change = play.update()
     kept = play.work / ".old/notebooks/02_prefill_and_decode.2025-11-29.ipynb"
-    assert play.copy.read_bytes() == COURSE_DOES["a new text"]
+    assert play.copy.read_bytes() == play.laid
     assert kept.read_bytes() == play.learned
     assert ".old/notebooks/02_prefill_and_decode.2025-11-29.ipynb" in change.line
 
@@ -212,14 +278,14 @@ def test_update_that_is_broken_off_loses_nothing_and_the_next_completes_it(
             except KeyboardInterrupt:
                 completed = False
         made = play.learned if learner in ("a run", "an answer") else None
-        whole = {ORIGINAL, COURSE_DOES["a new text"], play.learned}
+        whole = {LAID, play.laid, play.learned}
         files = play.contents()
         assert made is None or made in files.values()
         assert {data for name, data in files.items() if name != MANIFEST and output.TEMPORARY not in name} <= whole
         play.update()
         files = play.contents()
         assert made is None or made in files.values()
-        assert COURSE_DOES["a new text"] in files.values()
+        assert play.laid in files.values()
         if completed:
             assert broken_off_at > 8, "it was broken off at each of its steps"
             return
@@ -240,11 +306,11 @@ def test_full_disk_leaves_no_half_file(tmp_path: Path, learner: str) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
     files = play.contents()
-    assert {data for name, data in files.items() if name != MANIFEST} <= {ORIGINAL, play.learned}
+    assert {data for name, data in files.items() if name != MANIFEST} <= {LAID, play.learned}
     if learner in ("a run", "an answer"):
         assert play.learned in files.values()
     play.update()
-    assert play.original.read_bytes() in play.contents().values()
+    assert laid(play.original.read_bytes()) in play.contents().values()
 
 
 def test_half_a_file_of_a_killed_run_is_removed_later(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ CLI = """
 import json, os, sys
 
 def main():
-    print(json.dumps({"words": sys.argv[1:], "path": os.environ["PATH"].split(os.pathsep)[0]}))
+    program = os.environ.get("COURSE_PROGRAM")
+    print(json.dumps({"words": sys.argv[1:], "path": os.environ["PATH"].split(os.pathsep)[0], "program": program}))
     sys.exit(int(os.environ.get("FAIL_" + sys.argv[1].upper(), 0)))
 """
 

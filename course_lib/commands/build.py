@@ -20,7 +20,7 @@ from rich.table import Table
 
 import course_lib
 from course_lib.commands.kernels import KERNEL, NotebookProblem, execute, read_notebook, runs
-from course_lib.commands.output import DONE, WRONG, deliver, write_whole
+from course_lib.commands.output import DONE, WRONG, deliver, program, write_whole
 from course_lib.commands.places import short
 from course_lib.commands.run import OnCell, announce, progress, verdict, with_errors
 
@@ -103,7 +103,7 @@ def check_one(path: Path) -> dict[str, object]:
         error = "metadata, outputs or layout are not in normal form"
     else:
         return row | {"result": "ok", "error": ""}
-    return row | {"result": "failed", "error": f"{error}: run course build {path.stem}"}
+    return row | {"result": "failed", "error": f"{error}: run {program()} build {path.stem}"}
 
 
 def findings(notebook: NotebookNode) -> list[tuple[int, str]]:

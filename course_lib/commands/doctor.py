@@ -19,7 +19,7 @@ import psutil
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.commands.output import DONE, WRONG, deliver
+from course_lib.commands.output import DONE, WRONG, deliver, program
 from course_lib.commands.places import checkout, data_folder, short, work_folder
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
@@ -140,7 +140,7 @@ def weights() -> Check:
         return Check("weights", OK, f"{short(path)}, {path.stat().st_size / 1e6:.0f} MB, hash right")
     damaged = (cache_folder() / MODELS["smollm2"].file_name).exists()
     value = "SmolLM2: the file is damaged" if damaged else "SmolLM2 was not fetched yet"
-    return Check("weights", WARNING, value, "run: course fetch (a download of 93 MB)")
+    return Check("weights", WARNING, value, f"run: {program()} fetch (a download of 93 MB)")
 
 
 def memory() -> Check:

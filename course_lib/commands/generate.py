@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from course_lib.commands.output import BAD_CALL, DONE, CommandError, check_target, deliver, say
+from course_lib.commands.output import BAD_CALL, DONE, CommandError, check_target, deliver, program, say
 
 if TYPE_CHECKING:  # torch takes a second to import: it is imported when it is needed
     from course_lib.checkpoints import Checkpoint
@@ -134,7 +134,8 @@ def _read(text: str) -> str:
     except UnicodeError as error:
         raise CommandError(f"the text is not valid UTF-8: {error}", "save it as UTF-8", BAD_CALL) from error
     if not text.strip():
-        raise CommandError("the text is empty", 'give the model something to answer: course generate "Hello"', BAD_CALL)
+        example = f'{program()} generate "Hello"'
+        raise CommandError("the text is empty", f"give the model something to answer: {example}", BAD_CALL)
     return text
 
 
@@ -144,7 +145,7 @@ def _sampling(request: Request) -> "Sampling":
     try:
         sampling = Sampling(request.temperature, request.top_k, request.top_p)
     except ValueError as error:
-        raise CommandError(str(error), "course generate --help shows an example", BAD_CALL) from error
+        raise CommandError(str(error), f"{program()} generate --help shows an example", BAD_CALL) from error
     if request.seed >= 2**63:
         raise CommandError(f"a seed of {request.seed} is too large", "it has at most 63 bits", BAD_CALL)
     if request.temperature == 0 and (request.top_k is not None or request.top_p is not None):
@@ -183,6 +184,8 @@ def _prompt(checkpoint: "Checkpoint", text: str, request: Request) -> list[int]:
     except CheckpointError as error:
         remedy = "" if request.raw else "--raw continues the text as it is"
         raise CommandError(str(error), remedy, BAD_CALL) from error
+    if not prompt:
+        raise CommandError(f"{checkpoint.name} makes no token of this text", "type another text", BAD_CALL)
     limit = checkpoint.model.config.max_positions
     room = limit - len(prompt) + 1  # the last new token is never read
     if room < 1:

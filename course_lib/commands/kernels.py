@@ -21,7 +21,7 @@ from pathlib import Path
 import nbformat
 import nbformat.reader
 import psutil
-from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
@@ -29,6 +29,12 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 KERNEL = "python3"
+# A server that stops interrupts its kernels first; one that is still starting would answer with a traceback. (A kernel
+# that waits for cells does not hear an interrupt either; in a cell it does.)
+START_UNINTERRUPTED = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "runpy.run_module('ipykernel_launcher', run_name='__main__')"
+)
 SAMPLE_EVERY_S = 0.05
 QUIET = logging.getLogger("course_lib.kernels")
 QUIET.addHandler(logging.NullHandler())
@@ -36,10 +42,21 @@ QUIET.propagate = False
 
 
 class CourseKernels(KernelSpecManager):
-    """Knows one kernel, python3: the interpreter that runs this. Installed kernel specs play no part."""
+    """Knows one kernel, python3: the interpreter that runs this. Installed kernel specs play no part.
+
+    It warns of nothing, for at each start it would warn that a kernel on this machine's loopback is not encrypted."""
 
     def _kernel_dirs_default(self) -> list[str]:
         return []
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        spec = super().get_kernel_spec(kernel_name)
+        argv = [*spec.argv, f"--log-level={logging.ERROR}"]
+        if "ipykernel_launcher" in argv:
+            at = argv.index("ipykernel_launcher")
+            argv[at - 1 : at + 1] = ["-c", START_UNINTERRUPTED]
+        spec.argv = argv
+        return spec
 
 
 class NotebookProblem(Exception):

@@ -1,11 +1,12 @@
 """`course lab`: opens the learner's copies of the notebooks, or the originals, in JupyterLab.
 
 The one idea: JupyterLab runs for one person on this machine. It listens on the loopback address behind its own token,
-asks nothing of the network, and its only kernel is the course's interpreter.
+asks nothing of the network, and its only kernel is the course's interpreter. The user's own settings of Jupyter hold.
 """
 
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -24,10 +25,13 @@ OPTIONS = (
     "--ServerApp.log_level=WARN",
     "--LabApp.log_level=WARN",
     "--LanguageServerManager.autodetect=False",  # it would search the system with npm at each start
-    "--LabApp.news_url=None",  # not even the question whether to fetch news
+    "--LabApp.news_url=None",
     "--LabApp.extension_manager=readonly",
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
 )
+# A folder of settings that comes before all others. It switches off the extension that asks whether to fetch news: no
+# option does that, for without an address for news it asks all the same.
+SETTINGS = Path(__file__).with_name("jupyter")
 SHORT_NAMES = {"--ip": "--ServerApp.ip", "--port": "--ServerApp.port", "--no-browser": "--ServerApp.open_browser"}
 
 
@@ -62,7 +66,13 @@ def jupyter_command(folder: Path, opened: Path, browser: bool, port: int | None,
     given = [word.split("=")[0] for word in extra]
     named = {SHORT_NAMES.get(name, name) for name in given}
     kept = [option for option in options if option.split("=")[0] not in named]
-    return [sys.executable, "-m", "jupyterlab", *kept, *extra]
+    return [sys.executable, "-m", "course_lib.commands.server", *kept, *extra]
+
+
+def jupyter_environment() -> dict[str, str]:
+    """The variables of this process, with the course's settings on Jupyter's path."""
+    paths = [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    return {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
 
 def _update(root: Path, folder: Path) -> None:
@@ -95,8 +105,7 @@ def _check_port(port: int) -> None:
 def _become(command: list[str]) -> int:
     """Turn into another program; where the system cannot, run it and leave Ctrl-C to it."""
     if os.name != "nt":
-        os.execv(command[0], command)
-    import signal
-
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the other has a handler for it
+        os.execve(command[0], command, jupyter_environment())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return subprocess.call(command)
+    return subprocess.call(command, env=jupyter_environment())

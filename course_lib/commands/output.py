@@ -16,6 +16,11 @@ TEMPORARY = ".course-tmp-"  # how the name of a file begins that is not whole ye
 DONE, WRONG, BAD_CALL, STOPPED = 0, 1, 2, 130  # exit statuses; 130 is what a shell reports after Ctrl-C
 
 
+def program() -> str:
+    """How the user calls this program. start.py sets the variable: who uses it has no `course` on the path."""
+    return os.environ.get("COURSE_PROGRAM") or "course"
+
+
 class CommandError(Exception):
     """An expected fault: what is wrong, what helps, and the exit status of the command."""
 
@@ -52,14 +57,15 @@ def check_target(target: str | None) -> None:
 
 def deliver(data: dict[str, object], shown: RenderableType, target: str | None) -> None:
     """Print what is `shown`, and write `data` as JSON to `target`; with "-" the JSON is all that is printed."""
-    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     if target == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(
+            json.dumps(data, indent=2) + "\n"
+        )  # in ASCII: whatever the encoding of a pipe, nothing is lost
         sys.stdout.flush()
         return
     Console(highlight=False).print(shown)
     if target is not None:
-        write_whole(Path(target), text.encode())
+        write_whole(Path(target), (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -43,7 +43,13 @@ def data_folder() -> Path:
 def work_folder(root: Path, chosen: Path | None = None) -> Path:
     """Where a learner's copies lie: `chosen`, the folder in the variable COURSE_WORK, else work/ in the checkout."""
     named = chosen or os.environ.get("COURSE_WORK")
-    return Path(named).expanduser().absolute() if named else root / "work"
+    folder = Path(named).expanduser().absolute() if named else root / "work"
+    originals_in = [root / name for name in FOLDERS if folder.is_relative_to(root / name)]
+    if folder == root or originals_in:
+        raise CommandError(
+            f"your copies cannot lie in {folder}: the originals do", "name another folder with --work or in COURSE_WORK"
+        )
+    return folder
 
 
 def short(path: Path) -> str:

@@ -3,6 +3,9 @@
 The one idea: for every copy it is known from which version of the original it came, so that "the course changed it"
 and "you changed it" can be told apart. Only a copy that the learner did not write in is replaced. What counts as
 writing is the source of cells: running a notebook changes its outputs and is not writing, but such a copy is kept.
+
+What is laid is the original without outputs: it is committed executed, and would show every answer before the learner
+predicts. All sums are of what is laid, so an original that was only executed anew has not changed.
 """
 
 import hashlib
@@ -21,6 +24,26 @@ from course_lib.commands.places import originals
 MANIFEST = ".course.json"
 KEPT = ".old"
 STALE_AFTER_S = 3600
+
+
+def laid(original: bytes) -> bytes:
+    """What a learner gets for a file of the course: of a notebook, the same without outputs, execution counts and the
+    state of widgets; of any other file, its bytes. The same for the same original, always."""
+    if _cells(original) is None:
+        return original
+    try:
+        notebook: dict[str, Any] = json.loads(original)
+        if notebook["nbformat"] != 4:
+            return original
+        notebook["metadata"].pop("widgets", None)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                cell |= {"outputs": [], "execution_count": None}
+                cell["metadata"].pop("execution", None)
+        text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"  # as nbformat writes it
+        return text.encode()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return original
 
 
 @dataclass(frozen=True)
@@ -55,8 +78,8 @@ class Change:
 
 
 def decide(original: Version, copy: Version | None, known: Version | None) -> Action:
-    """What to do with a copy, given the original now, the copy now (None: not there) and the original that the copy
-    came from (None: not known, and then the copy may hold anything)."""
+    """What to do with a copy, given the original now (as it is laid), the copy now (None: not there) and the original
+    that the copy came from (None: not known, and then the copy may hold anything)."""
     if copy is None:
         return Action.COPY
     if known is not None and copy.sha256 == known.sha256:  # never touched
@@ -82,7 +105,7 @@ def update_copies(root: Path, work: Path, today: date | None = None) -> list[Cha
     known = _read_manifest(work)
     now, changes = dict(known), []
     for path in originals(root):
-        name, data = path.relative_to(root).as_posix(), path.read_bytes()
+        name, data = path.relative_to(root).as_posix(), laid(path.read_bytes())
         changes.append(_update(work, name, data, known.get(name), stamp))
         now[name] = Version.of(data)
     if now != known:

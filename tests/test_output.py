@@ -1,0 +1,29 @@
+"""What commands write, and where a learner's copies may lie."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from course_lib.commands.output import CommandError, deliver
+from course_lib.commands.places import FOLDERS, work_folder
+
+
+def test_json_on_standard_output_survives_a_pipe_of_any_encoding(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    data: dict[str, object] = {"text": "naïve 日本 \N{GRINNING FACE} \ufffd"}
+    deliver(data, Text("a table"), "-")
+    printed = capsysbinary.readouterr().out
+    assert printed.isascii() and json.loads(printed) == data
+    deliver(data, Text("a table"), str(tmp_path / "found.json"))
+    assert json.loads((tmp_path / "found.json").read_text(encoding="utf-8")) == data
+
+
+def test_copies_cannot_lie_where_the_originals_do(tmp_path: Path) -> None:
+    for folder in (tmp_path, *(tmp_path / name for name in FOLDERS), tmp_path / FOLDERS[0] / "mine"):
+        with pytest.raises(CommandError, match="your copies cannot lie in .*: the originals do"):
+            work_folder(tmp_path, folder)
+    assert work_folder(tmp_path) == tmp_path / "work"
+    assert work_folder(tmp_path, tmp_path / "mine") == tmp_path / "mine"
