@@ -3,7 +3,7 @@
 import io
 import subprocess
 import sys
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import matplotlib
 import pytest
@@ -86,6 +86,14 @@ def test_no_two_texts_overlap(pictures: dict[str, Picture]) -> None:
             overlap_y = min(box.y1, beside.y1) - max(box.y0, beside.y0)
             # the boxes hold the space of the tallest letter too: two pixels of it may be shared
             assert min(overlap_x, overlap_y) <= 2, f"{name}: {one!r} and {other!r} overlap"
+
+
+def test_no_legend_lies_over_data(pictures: dict[str, Picture]) -> None:
+    for name, figure in pictures.items():
+        texts(figure)  # places everything
+        legends = [*figure.legends, *filter(None, (axes.get_legend() for axes in figure.axes))]
+        for legend, axes in product(legends, figure.axes):
+            assert not legend.get_window_extent().overlaps(axes.bbox), name
 
 
 def test_text_is_at_least_six_points_when_the_page_is_half_as_wide(pictures: dict[str, Picture]) -> None:

@@ -87,3 +87,102 @@ def test_before_it_is_run_the_notebook_shows_its_stored_figures_and_no_broken_wi
     expect(opened.page.get_by_text("Loading widget")).to_have_count(0)
     expect(opened.page.locator(".jp-OutputArea-output", has_text=QUESTION)).to_contain_text("Your prediction: ____")
     assert opened.elsewhere == []
+
+
+class Keys:
+    """A learner without a mouse: presses keys wherever the focus is, and looks at the page."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.page = opened.page
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    @property
+    def selected(self) -> "Locator":
+        return self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")
+
+    def run(self) -> None:
+        """Shift+Enter, and wait for what it ran: the next cell is selected at once, its output comes later."""
+        self.press("Shift+Enter")
+        expect(self.page.locator(".jp-InputPrompt", has_text="[*]")).to_have_count(0, timeout=LIMIT_MS)
+
+    def run_until_selected(self, text: str) -> None:
+        for _ in range(80):
+            if text in (self.selected.text_content() or ""):
+                return
+            self.run()
+        raise AssertionError(f"no cell with {text!r}")
+
+    def on(self, label: str) -> None:
+        expect(self.page.get_by_label(label)).to_be_focused(timeout=LIMIT_MS)
+
+
+def test_a_prediction_and_a_knob_need_nothing_but_keys(open_notebook: Callable[..., Opened]) -> None:
+    """What notebook 00 tells learners to press, and nothing else."""
+    keys = Keys(open_notebook("02_prefill_and_decode.ipynb"))
+    page = keys.page
+    keys.run_until_selected("tokens = tokenizer.encode(")  # below the cell with two predictions
+
+    keys.press("Shift+Tab", "Shift+Tab")
+    keys.on("How many passes does that take?")
+    page.keyboard.type("four")
+    keys.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="is not a number")).to_be_visible(timeout=LIMIT_MS)
+    keys.on("How many passes does that take?")
+    keys.press("ControlOrMeta+a")
+    page.keyboard.type("4")
+    keys.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Noted: 4 passes.")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.get_by_role("button", name="Note it").and_(page.locator(":focus"))).to_have_count(1, timeout=LIMIT_MS)
+    keys.press("Tab")
+    keys.on("How many tokens does the cache hold when the 4th new token is there?")
+    page.keyboard.type("9")
+    keys.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Noted: 9 tokens.")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.get_by_role("button", name="Note it").and_(page.locator(":focus"))).to_have_count(1, timeout=LIMIT_MS)
+    keys.press("ArrowDown")
+    expect(keys.selected).to_contain_text("tokens = tokenizer.encode(")
+    keys.run()
+    expect(keys.selected).to_contain_text("assert passes == 1 + (N - 1)")
+    keys.run()
+    comparison = page.locator(".jp-OutputArea-output", has_text=re.compile(r"Measured\s*4 passes"))
+    expect(comparison).to_contain_text(re.compile("Your prediction.*Exactly", re.DOTALL), timeout=LIMIT_MS)
+    comparison = page.locator(".jp-OutputArea-output", has_text=re.compile(r"Measured\s*8 tokens"))
+    expect(comparison).to_contain_text(re.compile("Your prediction.*Off by 1", re.DOTALL), timeout=LIMIT_MS)
+
+    keys.run_until_selected("a longer prompt moves the mark of the first token")  # below the knobs
+    figure = page.get_by_role("img", name=re.compile("^Prompt tokens"))
+    expect(figure).to_have_count(1, timeout=LIMIT_MS)
+    keys.press("Shift+Tab")
+    expect(page.locator(":focus").get_by_role("img", name=re.compile("^Prompt tokens"))).to_be_visible()
+    keys.press("Shift+Tab", "ArrowRight")
+    expect(figure).to_have_attribute("alt", re.compile("New tokens: 33."), timeout=LIMIT_MS)
+    keys.press("Shift+Tab", "Shift+Tab", "Shift+Tab")
+    keys.on("Prompt (tokens)")
+    keys.press("ArrowUp")
+    expect(figure).to_have_attribute("alt", re.compile("Prompt tokens: 272. New tokens: 33."), timeout=LIMIT_MS)
+    keys.press("Tab", "Tab", "Tab", "Tab", "ArrowDown")
+    expect(keys.selected).to_contain_text("a longer prompt moves the mark")
+    keys.run()
+    expect(keys.selected).to_contain_text('"02.half"')
+    keys.run()
+    expect(page.get_by_label(re.compile("With 16 new tokens"))).to_be_visible(timeout=LIMIT_MS)
+
+
+def test_notebook_00_leads_to_the_next_one_without_a_mouse(open_notebook: Callable[..., Opened]) -> None:
+    keys = Keys(open_notebook("00_start_here.ipynb"))
+    keys.run_until_selected("Where your work is kept")  # below the folded answer
+    keys.press("Shift+Tab")
+    expect(keys.page.locator("summary:focus")).to_have_text("Is there a wrong prediction?")
+    keys.press("Enter")
+    expect(keys.page.locator("details p")).to_be_visible()
+    keys.press("ArrowDown")
+    keys.run_until_selected("The names in the table that are links")
+    keys.press("Shift+Tab")
+    expect(keys.page.locator("a:focus")).to_have_text("02_prefill_and_decode")
+    keys.press("Enter")
+    expect(keys.page.get_by_role("tab", name="02_prefill_and_decode.ipynb", selected=True)).to_be_visible(
+        timeout=LIMIT_MS
+    )

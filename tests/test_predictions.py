@@ -21,8 +21,14 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, dict[str, 
 
 
 def field_of(box: Any) -> Any:
-    (field,) = [child for child in box.children if isinstance(child, ipywidgets.Text)]
+    _, row, _ = box.children
+    field, _ = row.children
+    assert isinstance(field, ipywidgets.Text)
     return field
+
+
+def button_of(box: Any) -> Any:
+    return box.children[1].children[1]
 
 
 def reply_of(box: Any) -> str:
@@ -120,11 +126,46 @@ def test_a_comparison_follows_an_answer_that_comes_late(page: list[tuple[Any, di
     assert "A common first guess" in comparison.value, "what is no number replaces what was written before"
 
 
+def test_nobody_is_told_how_far_off_a_guess_is_that_nobody_made(page: list[tuple[Any, dict[str, str]]]) -> None:
+    predict("q", "How many?", default=9)
+    compare("q", measured=3)
+    comparison = page[1][0]
+    for shown in (comparison.value, page[1][1]["text/html"], page[1][1]["text/plain"]):
+        assert "Off by" not in shown and "9" in shown and "3" in shown
+    field_of(page[0][0]).value = "9"
+    assert "Off by a factor of 3." in comparison.value
+
+
+def test_enter_gives_the_keys_back_and_what_is_no_number_keeps_them(page: list[tuple[Any, dict[str, str]]]) -> None:
+    predict("q", "How many?", default=9)
+    field, button = field_of(page[0][0]), button_of(page[0][0])
+    assert button.tabbable is False, "one press of Shift+Tab leads to the field"
+    focused: list[str] = []
+    field.focus, button.focus = lambda: focused.append("field"), lambda: focused.append("button")
+
+    def enter(text: str) -> None:
+        field._handle_custom_msg({"event": "submit"}, [])  # the page sends this first
+        field.value = text
+
+    enter("eight")
+    assert focused == ["button", "field"]
+    enter("8")
+    assert focused == ["button", "field", "button"]
+    field.value = "nine"  # left with Tab: the focus is where the learner put it
+    assert focused == ["button", "field", "button"]
+
+
+def test_the_button_says_when_there_is_nothing_to_note(page: list[tuple[Any, dict[str, str]]]) -> None:
+    predict("q", "How many?", default=9)
+    button_of(page[0][0]).click()
+    assert "Write a number" in reply_of(page[0][0])
+
+
 def test_an_answer_survives_when_the_cell_is_run_again(page: list[tuple[Any, dict[str, str]]]) -> None:
     predict("q", "How many?", default=9)
     field_of(page[0][0]).value = "1.5"
     predict("q", "How many?", default=9)
-    assert field_of(page[1][0]).value == "1.5"
+    assert field_of(page[1][0]).value == "1.5" and "Noted: 1.5." in reply_of(page[1][0])
 
 
 def test_what_was_typed_is_never_markup(page: list[tuple[Any, dict[str, str]]]) -> None:

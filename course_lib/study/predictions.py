@@ -46,7 +46,8 @@ def predict(name: str, question: str, *, default: float, unit: str = "") -> None
     """Ask for a number under `name`: a labelled field that takes Enter or Tab.
 
     `default` is a common first guess, preferably a wrong one with a reason; it is not shown in the field, and stands
-    in where nothing was written.
+    in where nothing was written. A text field keeps every key to itself, so once a number was noted, Enter moves on to
+    the button beside it. There the keys are JupyterLab's again, and Tab leads to the next field.
     """
     asked[name] = Question(question, default, unit)
     hint = f"in {unit}" if unit.isalpha() or unit == "%" else "a number"
@@ -57,24 +58,48 @@ def predict(name: str, question: str, *, default: float, unit: str = "") -> None
         continuous_update=False,
         style={"description_width": "initial"},
     )
-    reply = ipywidgets.HTML()
+    reply = ipywidgets.HTML(noted(store[name], unit) if name in store else "")
+    # Enter does the same, so the button is no stop of Tab. It is where the focus goes when a number has been entered.
+    button = ipywidgets.Button(description="Note it", tabbable=False, layout={"width": "auto"})
+    entered = False
+
+    def leave(_: object, message: dict[str, object], __: object) -> None:
+        nonlocal entered
+        if message.get("event") == "submit":  # Enter; what was typed, if it is new, arrives after this message
+            entered = True
+            button.focus()
 
     def read(change: dict[str, str]) -> None:
+        nonlocal entered
         try:
             store[name] = number(change["new"], unit)
-            said = f"Noted: {with_unit(store[name], unit)}."
+            reply.value = noted(store[name], unit)
         except ValueError as error:
             store.pop(name, None)
-            said = str(error)
-        reply.value = f'<span role="status">{html.escape(said)}</span>'
+            reply.value = status(str(error))
+            if entered:
+                field.focus()  # back, to mend it
+        entered = False
         if name in followers:
             followers[name]()
 
     field.observe(read, "value")
-    box = ipywidgets.VBox([ipywidgets.HTML(FIELD_STYLE), field, reply])
+    field.on_msg(leave)
+    button.on_click(lambda _: read({"new": field.value}))
+    row = ipywidgets.HBox([field, button], layout={"flex_flow": "row wrap", "align_items": "flex-end"})
+    box = ipywidgets.VBox([ipywidgets.HTML(FIELD_STYLE), row, reply])
     box.add_class("course-prediction")
     fallback = f"<p><strong>{html.escape(question)}</strong><br>Your prediction: ________ {html.escape(unit)}</p>"
     show(box, {"text/html": fallback, "text/plain": question})
+
+
+def noted(value: float, unit: str) -> str:
+    return status(f"Noted: {with_unit(value, unit)}.")
+
+
+def status(said: str) -> str:
+    """A sentence that a screen reader speaks when it changes."""
+    return f'<span role="status">{html.escape(said)}</span>'
 
 
 def compare(name: str, measured: float, *, label: str = "Measured") -> None:
@@ -97,14 +122,17 @@ def compare(name: str, measured: float, *, label: str = "Measured") -> None:
 
 
 def side_by_side(question: Question, written: float | None, measured: float, label: str) -> str:
-    """The two numbers and how far they are apart, as HTML. Where nothing was written, the common guess stands in."""
+    """The two numbers and how far they are apart, as HTML.
+
+    Where nothing was written the common guess stands in, and nothing is said about a prediction that nobody made.
+    """
     predicted = question.default if written is None else written
     cell = '<div><div style="font-size: 90%">{}</div><div style="font-size: 150%; line-height: 1.5">{}</div></div>'
     return (
         '<div style="display: flex; flex-wrap: wrap; gap: 0 3em">'
         + cell.format(whose(written), html.escape(with_unit(predicted, question.unit)))
         + cell.format(html.escape(label), html.escape(with_unit(measured, question.unit)))
-        + f"</div><div>{apart(predicted, measured)}</div>"
+        + ("</div>" if written is None else f"</div><div>{apart(predicted, measured)}</div>")
     )
 
 

@@ -40,10 +40,11 @@ def explore(draw: Callable[..., Picture], **knobs: Knob) -> None:
     """Show draw(name=value, …) with one knob for each named argument; moving a knob draws again.
 
     Each knob is a number field with the label and a slider, kept equal; both work with the arrow keys. The
-    picture is redrawn when a change is complete, not at every pixel of a drag.
+    picture is redrawn when a change is complete, not at every pixel of a drag. Fields and sliders keep the keys to
+    themselves; Tab leads from the last one to the picture, where they are JupyterLab's again.
     """
     first = draw(**{name: knob.start for name, knob in knobs.items()})
-    image = ipywidgets.HTML(first.html())
+    image = ipywidgets.HTML(reachable(first))
     rows, sliders = [ipywidgets.HTML(STYLE)], {}
     for name, knob in knobs.items():
         ends = {"min": knob.low, "max": knob.high, "step": knob.step, "value": knob.start}
@@ -59,9 +60,14 @@ def explore(draw: Callable[..., Picture], **knobs: Knob) -> None:
         sliders[name] = slider
 
     def redraw(_: object) -> None:
-        image.value = draw(**{name: slider.value for name, slider in sliders.items()}).html()
+        image.value = reachable(draw(**{name: slider.value for name, slider in sliders.items()}))
 
     for slider in sliders.values():
         slider.observe(redraw, "value")
     data, metadata = first._repr_mimebundle_()
     show(ipywidgets.VBox([*rows, image]), data, metadata)
+
+
+def reachable(picture: Picture) -> str:
+    """The picture as HTML that Tab stops at."""
+    return f'<div tabindex="0">{picture.html()}</div>'
