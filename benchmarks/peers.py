@@ -3,30 +3,34 @@
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from course_lib.model import Transformer
+from course_lib.model import ModelConfig, Transformer
 
 
-def as_transformers(model: Transformer) -> LlamaForCausalLM:
-    """A LlamaForCausalLM with the weights, dtype and device of `model`, in memory as transformers keeps them."""
-    c = model.config
-    if c.rope_factors is not None:
-        raise ValueError("rope_factors are not translated: measure a model without them")
-    config = LlamaConfig(
-        vocab_size=c.vocab_size,
-        hidden_size=c.d_model,
-        num_hidden_layers=c.n_layers,
-        num_attention_heads=c.n_heads,
-        num_key_value_heads=c.n_kv_heads,
-        head_dim=c.head_dim,
-        intermediate_size=c.d_ff,
-        max_position_embeddings=c.max_positions,
-        rope_parameters={"rope_type": "default", "rope_theta": c.rope_theta},
-        rms_norm_eps=c.norm_eps,
-        tie_word_embeddings=c.tied_head,
+def peer_config(config: ModelConfig, rope: dict[str, object] | None = None) -> LlamaConfig:
+    """The same shape as transformers describes it; `rope` are its rope_parameters where rotations are scaled."""
+    return LlamaConfig(
+        vocab_size=config.vocab_size,
+        hidden_size=config.d_model,
+        num_hidden_layers=config.n_layers,
+        num_attention_heads=config.n_heads,
+        num_key_value_heads=config.n_kv_heads,
+        head_dim=config.head_dim,
+        intermediate_size=config.d_ff,
+        max_position_embeddings=config.max_positions,
+        rope_parameters=rope or {"rope_type": "default", "rope_theta": config.rope_theta},
+        rms_norm_eps=config.norm_eps,
+        tie_word_embeddings=config.tied_head,
         bos_token_id=None,
         eos_token_id=None,
         pad_token_id=0,
     )
+
+
+def as_transformers(model: Transformer) -> LlamaForCausalLM:
+    """A LlamaForCausalLM with the weights, dtype and device of `model`, in memory as transformers keeps them."""
+    if model.config.rope_factors is not None:
+        raise ValueError("rope_factors are not translated: measure a model without them")
+    config = peer_config(model.config)
     peer = AutoModelForCausalLM.from_config(config, dtype=model.dtype).to(model.device).eval()
     peer.load_state_dict(peer_weights(model), strict=True)
     return peer

@@ -16,6 +16,7 @@ from torch import Tensor
 from course_lib.model import ModelConfig, Transformer
 
 transformers = pytest.importorskip("transformers", minversion="5.0")
+from benchmarks.peers import peer_config  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -63,22 +64,7 @@ def pair(name: str, dtype: torch.dtype) -> tuple[Transformer, torch.nn.Module]:
         config = replace(config, rope_factors=scaling.factors(config.rope_theta, config.head_dim))
         rope |= {"rope_type": "llama3", **vars(scaling)}
     torch.manual_seed(0)
-    theirs = transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=config.vocab_size,
-            num_hidden_layers=config.n_layers,
-            hidden_size=config.d_model,
-            num_attention_heads=config.n_heads,
-            num_key_value_heads=config.n_kv_heads,
-            head_dim=config.head_dim,
-            intermediate_size=config.d_ff,
-            max_position_embeddings=config.max_positions,
-            rms_norm_eps=config.norm_eps,
-            rope_parameters=rope,
-            tie_word_embeddings=config.tied_head,
-            attention_bias=False,
-        )
-    )
+    theirs = transformers.LlamaForCausalLM(peer_config(config, rope))
     for parameter_name, parameter in theirs.named_parameters():
         scale = 0.5 / parameter.shape[-1] ** 0.5
         parameter.data = 1 + 0.3 * torch.randn_like(parameter) if "norm" in parameter_name else (
