@@ -136,7 +136,7 @@ def decode(model: Transformer, tokens: Sequence[int], cache: Cache, *, rows: Seq
     """
     if cache is None:
         raise ValueError("decode continues a text that a cache holds: pass that cache, or read the text with prefill")
-    column = torch.tensor(token_ids(model, tokens, "the batch"), device=model.device)[:, None]  # [B, 1]
+    column = torch.tensor([[token] for token in token_ids(model, tokens, "the batch")], device=model.device)  # [B, 1]
     return model(column, cache, rows=rows)[:, 0]
 
 

@@ -75,22 +75,27 @@ class ModelConfig:
 
 
 @lru_cache(maxsize=8)
-def frequencies(config: ModelConfig, device: torch.device) -> Tensor:
-    """Radians by which RoPE turns each pair of a head per position, [D/2]: theta^(-2i/D) (RoFormer, section 3.2.2)."""
-    turns = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
-    if config.rope_factors is not None:
-        turns = turns / torch.tensor(config.rope_factors, dtype=torch.float64)
-    return turns.to(device)
+def rotation_table(config: ModelConfig, positions: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Cosine and signed sine of the first `positions` positions, side by side, [positions, 2 D].
 
-
-def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and signed sine for positions [B, T], each [B, T, 1, D] in `dtype`; `rotate` applies them to any head.
-
-    Angles are float64 whatever the dtype: in float32 an angle of 8,000 radians is off by 5e-4.
+    RoPE turns pair i of a head by theta^(-2i/D) radians a position (RoFormer, section 3.2.2). Angles are float64
+    whatever the dtype: in float32 an angle of 8,000 radians is off by 5e-4.
     """
-    angles = positions[..., None, None] * frequencies(config, positions.device)  # [B, T, 1, D/2]
-    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+    with torch.inference_mode(False):  # a table made there could not be trained with
+        turns = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+        if config.rope_factors is not None:
+            turns = turns / torch.tensor(config.rope_factors, dtype=torch.float64)
+        angles = torch.arange(positions)[:, None] * turns  # [positions, D/2]
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat((cos, cos, -sin, sin), dim=-1).to(device, dtype)
+
+
+def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype, end: int) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine for positions [B, T], all below `end`; each [B, T, 1, D]. `rotate` applies them."""
+    size = 1 << max(end - 1, 255).bit_length()  # the table doubles when it is outgrown
+    table = rotation_table(config, size, dtype, positions.device)
+    cos, sin = F.embedding(positions, table).unsqueeze(2).chunk(2, dim=-1)
+    return cos, sin
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -191,7 +196,7 @@ class Transformer(nn.Module):
             raise ValueError(f"counts {counts} do not describe tokens of shape [{B}, {T}]: {B} counts, the largest {T}")
         cache = cache if cache is not None else NoCache(self.config.n_layers, B, self.device)
         with cache.step(counts, rows, limit=self.config.max_positions) as step:
-            cos, sin = rotation(self.config, step.positions, self.dtype)  # [B, T, 1, D]
+            cos, sin = rotation(self.config, step.positions, self.dtype, step.end)  # [B, T, 1, D]
             mask = step.mask  # [B, 1, T, S]
             if mask is not None:  # one copy for each of the G query heads that share a key/value head
                 mask = mask.repeat(1, 1, self.config.n_heads // self.config.n_kv_heads, 1)

@@ -130,14 +130,10 @@ FOUND_IN_COURSES = (
         at(
             CONTIGUOUS,
             (
-                "        check_match(k, keys, self.shape)\n",
-                "        before = keys[self.rows, :, : self.slots], values[self.rows, :, : self.slots]\n",
+                "keys, values = self.keys[layer], self.values[layer]\n",
+                "keys, values = self.keys[layer], self.values[layer]\n        before = keys.clone(), values.clone()\n",
             ),
-            (
-                "        if self.side_by_side:\n            return self.seen[0][layer], self.seen[1][layer]\n"
-                "        return keys[self.rows, :, : self.slots], values[self.rows, :, : self.slots]",
-                "        return before",
-            ),
+            ("        return keys, values\n", "        return before\n"),
         ),
     ),
     Mutant(
@@ -147,8 +143,8 @@ FOUND_IN_COURSES = (
         at(
             CONTIGUOUS,
             (
-                "        if self.side_by_side:\n            return",
-                "        keys[:, :, 0], values[:, :, 0] = 0, 0\n        if self.side_by_side:\n            return",
+                "        return keys, values\n",
+                "        keys[:, :, 0], values[:, :, 0] = 0, 0\n        return keys, values\n",
             ),
         ),
     ),
@@ -173,14 +169,14 @@ FOUND_IN_COURSES = (
         "cuts",
         at(
             CONTIGUOUS,
-            ("visible(self.positions, torch", "visible(tokens.expand(len(rows), -1), torch"),
+            ("visible(self.positions, torch.arange", "visible(self.positions - self.start, torch.arange"),
         ),
     ),
     Mutant(
         6,
         "a mask only while the cache is empty",
         "cuts",
-        at(CONTIGUOUS, ("if not even or max(counts) > 1:", "if not even or (max(counts) > 1 and not starts[0]):")),
+        at(CONTIGUOUS, ("None if count == 1 else visible", "None if count == 1 or self.start else visible")),
     ),
     Mutant(
         7,
@@ -201,7 +197,13 @@ FOUND_IN_COURSES = (
         9,
         "padding is masked in prefill, forgotten in decode",
         "ragged prompts",
-        at(CONTIGUOUS, ("if not even or max(counts) > 1:", "if max(counts) > 1:")),
+        at(
+            CONTIGUOUS,
+            (
+                "self.mask = visible(self.positions, torch.where(slot",
+                "self.mask = None if max(counts) == 1 else visible(self.positions, torch.where(slot",
+            ),
+        ),
     ),
     Mutant(
         10,
@@ -261,8 +263,8 @@ FOUND_IN_COURSES = (
         at(
             CONTIGUOUS,
             (
-                "self.seen = [t[:, run, :, :slots].unbind()",
-                "self.seen = [t[:, run, :, : slots if max(counts) > 1 or not even else None].unbind()",
+                "narrow(3, 0, end)",
+                "narrow(3, 0, end if count > 1 else cache.capacity)",
             ),
         ),
     ),

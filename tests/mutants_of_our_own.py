@@ -93,8 +93,8 @@ OUR_OWN = (
         at(
             CONTIGUOUS,
             (
-                "self.side_by_side = rows == tuple(range(rows[0], rows[0] + len(rows)))",
-                "self.side_by_side = list(rows) == sorted(rows)",
+                "return rows == tuple(range(rows[0], rows[0] + len(rows)))",
+                "return list(rows) == sorted(rows)",
             ),
         ),
     ),
@@ -102,7 +102,7 @@ OUR_OWN = (
         None,
         "rows of equal counts count as rows of equal length",
         "ragged prompts",
-        at(CONTIGUOUS, ("even = len(set(starts)) == len(set(counts)) == 1", "even = len(set(counts)) == 1")),
+        at(CONTIGUOUS, ("if len(set(ends)) == len(set(counts)) == 1 and", "if len(set(counts)) == 1 and")),
     ),
     Mutant(
         None,
@@ -149,7 +149,7 @@ OUR_OWN = (
         None,
         "RoPE turns the other way",
         "oracle",
-        at("model", ("(-sin, sin)", "(sin, -sin)")),
+        at("model", ("cos, -sin, sin)", "cos, sin, -sin)")),
     ),
     Mutant(
         None,

@@ -25,7 +25,7 @@ from shapes import (
 )
 
 from course_lib.caches import Cache, CacheFull, ContiguousCache, Step
-from course_lib.caches.contiguous import ContiguousStep
+from course_lib.caches.contiguous import RaggedStep
 from course_lib.model import Transformer
 
 SHAPE, MODEL = "gqa", model_of("gqa")
@@ -224,7 +224,7 @@ def test_memory_that_runs_out_while_a_step_opens_changes_nothing(monkeypatch: py
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(ContiguousStep, "__init__", fail)
+    monkeypatch.setattr(RaggedStep, "__init__", fail)
     with pytest.raises(MemoryError):
         feed(MODEL, cache, {0: [1], 2: [1, 2]})
     monkeypatch.undo()

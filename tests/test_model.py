@@ -23,7 +23,7 @@ from shapes import (
 )
 
 from course_lib.generation import generate
-from course_lib.model import ModelConfig, Transformer, frequencies
+from course_lib.model import ModelConfig, Transformer, rotation_table
 
 each_shape = pytest.mark.parametrize("shape", SHAPES)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -109,7 +109,7 @@ def test_what_neighbours_say_changes_no_bit(shape: str, dtype: torch.dtype) -> N
 
 @each_shape
 def test_training_without_a_cache_reaches_every_parameter_even_after_generating(shape: str) -> None:
-    frequencies.cache_clear()  # so that generating, in inference mode, is what makes the table
+    rotation_table.cache_clear()  # so that generating, in inference mode, is what makes the table
     model = random_weights(Transformer(SHAPES[shape]))
     generate(model, text_of(shape, 4), max_new_tokens=3)
     model.requires_grad_(True)

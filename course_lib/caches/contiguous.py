@@ -53,7 +53,9 @@ class ContiguousCache(Cache):
         for row, end in zip(rows, ends, strict=True):
             if end < max(ends):
                 self.clear(row, end, max(ends))
-        return ContiguousStep(self, rows, counts, max(ends))
+        if len(set(ends)) == len(set(counts)) == 1 and side_by_side(rows):
+            return EvenStep(self, rows, counts[0])
+        return RaggedStep(self, rows, counts, max(ends))
 
     def clear(self, row: int, start: int, stop: int) -> None:
         """Zero the slots start … stop - 1 of a row, which a longer neighbour brings into view.
@@ -85,55 +87,67 @@ class ContiguousCache(Cache):
         )
 
 
-class ContiguousStep(Step):
-    """One pass over some rows of a contiguous cache: where the new tokens go, and how far everybody looks.
+class EvenStep(Step):
+    """A pass over rows that lie side by side and stand at the same length: one slice to write, one slice to read.
 
-    Rows that lie side by side are attended to where they lie; others are collected for each layer. Rows that stand at
-    the same length are written as one slice; others token by token.
+    This is what one sequence alone always is, so nothing here asks for more than a view.
+    """
+
+    def __init__(self, cache: ContiguousCache, rows: tuple[int, ...], count: int) -> None:
+        super().__init__(cache.n_layers)
+        device = cache.keys.device
+        self.start, self.count = cache.lengths[rows[0]], count
+        end = self.start + count
+        self.shape = (len(rows), cache.keys.shape[2], count, cache.keys.shape[4])  # of new keys: [B, H, T, D]
+        self.keys, self.values = (  # L times [B, H, S, D], views
+            t.narrow(1, rows[0], len(rows)).narrow(3, 0, end).unbind() for t in (cache.keys, cache.values)
+        )
+        self.positions = torch.arange(self.start, end, device=device).expand(len(rows), -1)  # [B, T]
+        # One new token sees every slot: nothing to hide.
+        self.mask = None if count == 1 else visible(self.positions, torch.arange(end, device=device)[None])
+
+    def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = self.keys[layer], self.values[layer]
+        check_match(k, keys, self.shape)
+        check_match(v, values, self.shape)
+        keys.narrow(2, self.start, self.count).copy_(k)
+        values.narrow(2, self.start, self.count).copy_(v)
+        return keys, values
+
+
+class RaggedStep(Step):
+    """A pass over any rows, each at its own length: written token by token.
+
+    Rows that lie side by side are attended to where they lie; others are collected for each layer.
     """
 
     def __init__(self, cache: ContiguousCache, rows: tuple[int, ...], counts: tuple[int, ...], slots: int) -> None:
         super().__init__(cache.n_layers)
         self.cache, self.slots, device = cache, slots, cache.keys.device
-        starts = [cache.lengths[row] for row in rows]
-        tokens = torch.arange(max(counts), device=device)  # [T]
-        self.positions = torch.tensor(starts, device=device)[:, None] + tokens  # [B, T]
-        self.rows = torch.tensor(rows, device=device)  # [B]
         self.shape = (len(rows), cache.keys.shape[2], max(counts), cache.keys.shape[4])  # of new keys: [B, H, T, D]
-        even = len(set(starts)) == len(set(counts)) == 1
-        self.side_by_side = rows == tuple(range(rows[0], rows[0] + len(rows)))
-        self.one_slice = even and self.side_by_side
-        if self.side_by_side:  # views, of all layers at once
-            run = slice(rows[0], rows[0] + len(rows))
-            self.seen = [t[:, run, :, :slots].unbind() for t in (cache.keys, cache.values)]  # L times [B, H, S, D]
-        if self.one_slice:
-            self.new = [t[:, run, :, starts[0] : slots].unbind() for t in (cache.keys, cache.values)]
-        else:
-            real = tokens < torch.tensor(counts, device=device)[:, None]  # [B, T], the rest is padding
-            self.batch, self.token = real.nonzero(as_tuple=True)  # one entry for each new token
-            self.slot = self.positions[self.batch, self.token]
-        self.mask = None
-        if not even or max(counts) > 1:  # one new token in rows of equal length sees every slot: nothing to hide
-            slot = torch.arange(slots, device=device)
-            ends = torch.tensor([s + c for s, c in zip(starts, counts, strict=True)], device=device)[:, None]
-            self.mask = visible(self.positions, torch.where(slot < ends, slot, -1))  # [B, 1, T, S]
+        self.rows = torch.tensor(rows, device=device)  # [B]
+        self.attended = slice(rows[0], rows[-1] + 1) if side_by_side(rows) else self.rows
+        starts = torch.tensor([cache.lengths[row] for row in rows], device=device)[:, None]  # [B, 1]
+        ends = starts + torch.tensor(counts, device=device)[:, None]
+        self.positions = starts + torch.arange(max(counts), device=device)  # [B, T]
+        self.batch, self.token = (self.positions < ends).nonzero(as_tuple=True)  # one entry a new token, no padding
+        self.slot = self.positions[self.batch, self.token]
+        slot = torch.arange(slots, device=device)
+        self.mask = visible(self.positions, torch.where(slot < ends, slot, -1))  # [B, 1, T, S]
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = self.cache.keys[layer], self.cache.values[layer]  # [rows, H, capacity, D]
         check_match(k, keys, self.shape)
         check_match(v, values, self.shape)
-        if k.requires_grad:  # the cache would keep the graph of every pass alive
-            raise ValueError("a cache keeps no gradients: run under torch.inference_mode(), or train without a cache")
-        if self.one_slice:
-            self.new[0][layer].copy_(k)
-            self.new[1][layer].copy_(v)
-        else:
-            row = self.rows[self.batch]
-            keys[row, :, self.slot] = k[self.batch, :, self.token]
-            values[row, :, self.slot] = v[self.batch, :, self.token]
-        if self.side_by_side:
-            return self.seen[0][layer], self.seen[1][layer]
-        return keys[self.rows, :, : self.slots], values[self.rows, :, : self.slots]  # [B, H, S, D]
+        row = self.rows[self.batch]
+        keys[row, :, self.slot] = k[self.batch, :, self.token]
+        values[row, :, self.slot] = v[self.batch, :, self.token]
+        return keys[self.attended, :, : self.slots], values[self.attended, :, : self.slots]  # [B, H, S, D]
+
+
+def side_by_side(rows: tuple[int, ...]) -> bool:
+    """Whether a slice of the cache holds these rows, in this order."""
+    return rows == tuple(range(rows[0], rows[0] + len(rows)))
 
 
 def check_match(new: Tensor, held: Tensor, shape: tuple[int, ...]) -> None:
@@ -143,3 +157,5 @@ def check_match(new: Tensor, held: Tensor, shape: tuple[int, ...]) -> None:
             f"this step of the cache takes {held.dtype} of shape {list(shape)} on {held.device}, not {new.dtype} of "
             f"{list(new.shape)} on {new.device}: make the cache from the model's config, dtype and device"
         )
+    if new.requires_grad:  # the cache would keep the graph of every pass alive
+        raise ValueError("a cache keeps no gradients: run under torch.inference_mode(), or train without a cache")

@@ -62,6 +62,7 @@ class Step(ABC):
 
     positions: Tensor
     mask: Tensor | None
+    end: int  # every position is below it
 
     def __init__(self, n_layers: int) -> None:
         self.n_layers, self.written = n_layers, 0
@@ -113,6 +114,7 @@ class Cache(ABC):
         self.in_step = True
         try:
             step = self.open(rows, counts)
+            step.end = max(self.lengths[row] + count for row, count in zip(rows, counts, strict=True))
             yield step
             if step.written != self.n_layers:
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
