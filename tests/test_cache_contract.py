@@ -293,7 +293,7 @@ BAD_STEPS = {
     "a row beyond the last": ((1, 1), (0, 3), "no row 3: this cache has rows 0 to 2"),
     "more counts than the cache has rows": ((1, 1, 1, 1), None, "no row 3"),
     "a row twice": ((1, 1), (1, 1), r"rows \(1, 1\) name a row twice"),
-    "a negative count": ((1, -2), (0, 1), "row 1 cannot get -2 new tokens"),
+    "a negative count": ((1, -1), (0, 1), "row 1 cannot get -1 new tokens"),
     "no new token at all": ((0, 0), (0, 1), "at least one new token"),
     "no row at all": ((), (), "at least one new token"),
     "fewer counts than rows": ((1,), (0, 1), "1 counts for 2 rows"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import nan
+from typing import Any
 
 import numpy
 import pytest
@@ -263,6 +264,25 @@ def test_a_request_that_makes_no_sense_is_refused_before_any_token(options: dict
     request = {"prompt": PROMPT, "max_new_tokens": 4, "warm_up": warm_up, **options}
     with pytest.raises(ValueError, match=said):
         next(stream(MODEL, request.pop("prompt"), **request))
+
+
+@pytest.mark.parametrize("prompt, new_tokens", [(1, 1), (9, 1), (9, 6)])
+def test_the_cache_of_a_request_is_as_large_as_its_text_needs(
+    prompt: int, new_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt and all new tokens but the last, which nobody reads."""
+    made: list[ContiguousCache] = []
+
+    class Noted(ContiguousCache):
+        def __init__(self, *shape: Any) -> None:
+            super().__init__(*shape)
+            made.append(self)
+
+    monkeypatch.setattr(generation, "ContiguousCache", Noted)
+    generate(MODEL, PROMPT[:prompt], max_new_tokens=new_tokens, warm_up=False)
+    assert [(cache.rows, cache.capacity, cache.lengths) for cache in made] == [
+        (1, prompt + new_tokens - 1, (prompt + new_tokens - 1,))
+    ]
 
 
 def test_a_cache_with_another_text_in_row_0_is_refused() -> None:
