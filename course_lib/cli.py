@@ -21,7 +21,7 @@ class Course(TyperGroup):
     """A group of commands that return their exit status, and whose expected faults are one line."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        for part in (self, *self.commands.values()):  # the texts say `course` for the program, whatever its name
+        for part in (self, *_below(self)):  # the texts say `course` for the program, whatever its name
             part.help = (part.help or "").replace("`course ", f"`{program()} ")
             part.epilog = (part.epilog or "").replace("`course ", f"`{program()} ")
         try:
@@ -39,6 +39,12 @@ class Course(TyperGroup):
         if status == STOPPED:
             say("stopped")
         sys.exit(status or DONE)
+
+
+def _below(group: Any) -> list[Any]:
+    """The commands of a group, and theirs."""
+    found = list(group.commands.values())
+    return found + [command for part in found if hasattr(part, "commands") for command in _below(part)]
 
 
 class WithExtra(TyperCommand):
@@ -244,3 +250,121 @@ def build(
 
     check_target(json)
     return build_notebooks(find_notebooks(notebooks or []), timeout, check, fresh, json)
+
+
+@app.command()
+def size(
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A model known by name.", show_default=False)
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Instead: a config.json, its folder, or a .gguf file.", show_default=False),
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=0, metavar="N", help="Of each sequence.")] = 4096,
+    sequences: Annotated[int, typer.Option(min=0, metavar="N", help="At the same time.")] = 1,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of the cache: fp32, bf16, fp8, q8_0, …")] = "bf16",
+    value_dtype: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Of the values alone.", show_default="as --dtype")
+    ] = None,
+    block: Annotated[int, typer.Option(min=1, metavar="N", help="Tokens in a block of a paged cache.")] = 1,
+    tp: Annotated[int, typer.Option(min=1, metavar="N", help="Ranks that share the heads; bytes are of one.")] = 1,
+    encoder_tokens: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Of the encoder, for T5.", show_default=False)
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of a GPU (80GB, 80GiB): how many fit?", show_default=False)
+    ] = None,
+    weights: Annotated[str | None, typer.Option(metavar="SIZE", help="Of the model there.", show_default=False)] = None,
+    reserve: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="To be kept free: 2GB, or 10%.", show_default=False)
+    ] = None,
+    list_models: Annotated[bool, typer.Option("--list", help="List the models known by name.")] = False,
+    json: Json = None,
+) -> int:
+    """How many bytes does the KV cache of a model take?
+
+    Prints a line for each kind of layer, the sum, what was assumed and what is left out; with --memory, how many
+    sequences fit. GB is 10^9 bytes, GiB is 2^30.
+
+    Example: `course size --model llama-3-8b --tokens 8192 --sequences 8`, or
+    `course size --config config.json --memory 80GB --weights 16GB`
+    """
+    from course_lib.commands.size import Question, show_models
+    from course_lib.commands.size import size as show_size
+
+    if list_models:
+        return show_models(json)
+    return show_size(
+        Question(
+            model, config, tokens, sequences, dtype, value_dtype, block, tp, encoder_tokens, memory, weights, reserve
+        ),
+        json,
+    )
+
+
+progress_app = typer.Typer(rich_markup_mode="markdown", add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(progress_app, name="progress")
+
+
+@progress_app.callback(invoke_without_command=True)
+def progress(ctx: typer.Context, json: Json = None) -> int:
+    """Show what you did in each notebook, and what is next.
+
+    What you answered, predicted and passed lies in your data folder, or in the folder named in COURSE_DATA, in two
+    files. If one is damaged, it is kept aside and made anew from the other.
+
+    Example: `course progress`, or `course progress export handin.json`
+    """
+    from course_lib.commands.progress import show_map
+
+    if ctx.invoked_subcommand is not None:
+        return DONE
+    check_target(json)
+    return show_map(json)
+
+
+@progress_app.command()
+def export(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file; - is standard output.", show_default=False)],
+) -> int:
+    """Write all your progress to one JSON file, to hand in or to move to another machine.
+
+    Example: `course progress export handin.json`
+    """
+    from course_lib.commands.progress import export as export_progress
+
+    return export_progress(file)
+
+
+@progress_app.command(name="import")
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An export; - reads standard input.", show_default=False)],
+) -> int:
+    """Add the progress in an export to what is here.
+
+    Nothing of yours is replaced, and importing twice is importing once.
+
+    Example: `course progress import handin.json`
+    """
+    from course_lib.commands.progress import take
+
+    return take(file)
+
+
+@progress_app.command()
+def reset(
+    notebook: Annotated[
+        str | None, typer.Argument(metavar="NOTEBOOK", help="Its name, or how that begins (03).", show_default="all")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int:
+    """Begin a notebook again, or the whole course, with nothing answered.
+
+    It asks first. What was recorded stays in the file and in exports, but nothing shows or counts it any more.
+
+    Example: `course progress reset 03`
+    """
+    from course_lib.commands.progress import reset as reset_progress
+
+    return reset_progress(notebook, yes)

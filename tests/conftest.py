@@ -1,13 +1,18 @@
-"""What all tests share: one thread, no model hub, Ctrl-C that arrives, the real checkpoint loaded once per process."""
+"""What all tests share: one thread, no model hub, Ctrl-C that arrives, the real checkpoint loaded once per process, and
+a data folder of their own: no test touches the answers of whoever runs it."""
 
 import os
+import shutil
 import signal
+import tempfile
 import threading
 
 # Before torch is imported: test processes side by side are faster with one thread each, and sums keep their order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+os.environ["COURSE_DATA"] = tempfile.mkdtemp(prefix="course-tests-")
 
 # A shell ignores SIGINT for what it starts in the background, and programs inherit that; tests interrupt programs.
 if threading.current_thread() is threading.main_thread():
@@ -17,6 +22,12 @@ import pytest
 from engine_report import pytest_terminal_summary  # noqa: F401
 
 from course_lib.checkpoints import Checkpoint, load
+
+DATA = os.environ["COURSE_DATA"]
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(DATA, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

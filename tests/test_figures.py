@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from course_lib.metrics import Timing
-from course_lib.study import figures, style
+from course_lib.study import cache_figures, figures, style
 from course_lib.study.style import Picture
 
 LINE = {"fixed_s": 0.06, "per_prompt_token_s": 0.0017, "tpot_s": 0.05}
@@ -42,6 +42,40 @@ def all_figures() -> dict[str, Picture]:
         "latency, least": figures.latency_composition(16, 1, **LINE, longest_s=10),
         "latency, most": figures.latency_composition(2048, 128, **LINE),
         "latency, negative": figures.latency_composition(2048, 128, **(LINE | {"fixed_s": -0.1})),
+        **about_the_cache(),
+    }
+
+
+def about_the_cache() -> dict[str, Picture]:
+    tokens = (0, 256, 512, 1024, 2048)
+    parts = {
+        "projections and MLP": {64: 1.9, 128: 3.8, 256: 7.5, 512: 15.0},
+        "attention": {64: 0.1, 128: 0.4, 256: 1.7, 512: 6.7},
+    }
+    formula = {"attention": {tokens: 6.5 * (tokens / 512) ** 2 for tokens in range(64, 513, 64)}}
+    rounding, real = [0, 2e-7, 1e-7, 4e-7, 3e-7], [1.2, 3.0, 0.8, 2.2, 1.9]
+    words = [" significant", "$x^{$", "\n", "", " a_b^{c"]
+    return {
+        "mask": cache_figures.attention_mask(6, 4),
+        "mask, decode": cache_figures.attention_mask(5, 1),
+        "mask, no cache": cache_figures.attention_mask(5, 1, cached=False),
+        "mask, least": cache_figures.attention_mask(0, 1),
+        "mask, most": cache_figures.attention_mask(24, 24, cached=False),
+        "growth": cache_figures.cache_growth({str(n): {t: 46080 * t // n for t in tokens} for n in (1, 2, 8)}),
+        "growth, least": cache_figures.cache_growth({"empty": {0: 0}}),
+        "growth, most": cache_figures.cache_growth({"a large model": {t: 2**31 * t for t in range(1, 65)}}),
+        "stored": cache_figures.what_is_stored(30, 3, 5, 64, 9),
+        "stored, least": cache_figures.what_is_stored(1, 1, 1, 8),
+        "stored, most": cache_figures.what_is_stored(128, 128, 1_000_000, 128, 128),
+        "steps": cache_figures.step_times({"without": {64: 0.03, 1024: 0.41}, "with": {64: 0.020, 1024: 0.026}}),
+        "steps, slow": cache_figures.step_times({"without": {64: 0.3, 65: 0.31, 1024: 4.1}}),
+        "costs": cache_figures.costs(parts, "one step (ms)"),
+        "costs, formula": cache_figures.costs(parts, "one step (ms)", expected=formula),
+        "costs, logarithmic": cache_figures.costs(parts, "one step (ms)", expected=formula, logarithmic=True),
+        "changes": cache_figures.compare_changes({"causal": rounding, "both directions": real}, 1e-5),
+        "changes, texts": cache_figures.compare_changes({"causal": rounding}, 2e-5, "token", texts=words),
+        "changes, none": cache_figures.compare_changes({"causal": [0.0] * 4}, 1e-5),
+        "changes, many": cache_figures.compare_changes({"causal": [1e-14 * 2**i for i in range(64)]}, 1e-5),
     }
 
 
@@ -104,7 +138,8 @@ def test_text_is_at_least_six_points_when_the_page_is_half_as_wide(pictures: dic
 
 
 def test_every_axis_with_numbers_has_a_label_with_a_unit(pictures: dict[str, Picture]) -> None:
-    units = ("(s)", "(ms)", "(tokens)", "(tokens in the cache)", "position in the text")
+    units = ("(s)", "(ms)", "(tokens)", "(tokens in the cache)", "position in the text", "tokens in the cache")
+    units += ("(bytes)", "(MiB)", "(GiB)", "tokens", "tokens so far", "position of the token", "(no unit)")
     for name, figure in pictures.items():
         for axes in figure.axes:
             for axis in (axes.xaxis, axes.yaxis):

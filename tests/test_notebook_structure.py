@@ -1,5 +1,6 @@
 """What every committed notebook keeps to: the pattern of a lesson, whole without a kernel, checkable, plain."""
 
+import html
 import itertools
 import re
 from pathlib import Path
@@ -8,12 +9,14 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
+from course_lib.quizzes.bank import Choices, Number, Order, load_bank
 from course_lib.study.course_map import QUESTIONS, course_map
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 LESSONS = [path for path in PATHS if path.stem != "00_start_here"]
 IGNORED = "nbval-ignore-output"
+ANSWERS_TO_THE_LEARNER = r"predict|compare|explore|figures\.\w+|course_map|Quiz|warm_up|progress|check|hint"
 LONGEST_CELL = 30  # lines: a cell can be read whole
 LONGEST_LINE = 96  # characters that a window of 1280 pixels shows
 CLOCKS = r"perf_counter|generate\(model|stream\(|\banswer\.|\w+_s\[|fixed_s|get_num_threads|__version__|waits\["
@@ -31,6 +34,17 @@ def prose(notebook: NotebookNode) -> str:
 
 def code(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def by_section(notebook: NotebookNode) -> list[tuple[str, NotebookNode]]:
+    """Every code cell with the heading that it stands under."""
+    heading, found = "", []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            found.append((heading, cell))
+        else:
+            heading = ([heading, *re.findall(r"^## (.*)$", cell.source, re.MULTILINE)])[-1]
+    return found
 
 
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -68,8 +82,26 @@ def test_a_lesson_has_all_its_parts_in_order(path: Path) -> None:
     last = [heading.split(":")[0] for heading in headings[-3:]]
     assert last == ["Practice", "Check your understanding", "What this leaves out"]
     assert prose(read(path)).count("> **Takeaway.**") >= 4
-    questions = prose(read(path)).split("## Check your understanding")[1].split("\n## ")[0]
-    assert 4 <= len(re.findall(r"^\*\*\d+\.\*\* ", questions, re.MULTILINE)) == questions.count("<details>") <= 8
+
+
+@every_notebook
+def test_its_quiz_is_a_cell_of_its_own_under_check_your_understanding(path: Path) -> None:
+    assert [section for section, cell in by_section(read(path)) if cell.source == f'Quiz("{path.stem}")'] == [
+        "Check your understanding"
+    ]
+    assert prose(read(path)).count("Quiz(") == 0 and sum("Quiz(" in cell.source for cell in code(read(path))) == 1
+
+
+@every_lesson
+def test_a_lesson_asks_four_to_eight_questions(path: Path) -> None:
+    assert 4 <= len(load_bank(path.stem).questions) <= 8
+
+
+@every_lesson
+def test_a_lesson_warms_up_right_after_its_imports(path: Path) -> None:
+    first, second = code(read(path))[:2]
+    assert re.search(r"^from course_lib\.study import .*\bwarm_up\b", first.source, re.MULTILINE | re.DOTALL)
+    assert second.source == f'warm_up("{path.stem[:2]}")'
 
 
 @every_notebook
@@ -97,12 +129,61 @@ def test_it_was_run_from_top_to_bottom_without_an_error(path: Path) -> None:
 @every_notebook
 def test_nothing_is_blank_without_a_kernel(path: Path) -> None:
     for cell in code(read(path)):
-        shows = re.search(r"^(predict|compare|explore|figures\.\w+|course_map)\(|^print\(", cell.source, re.MULTILINE)
+        shows = re.search(rf"^({ANSWERS_TO_THE_LEARNER}|print)\(", cell.source, re.MULTILINE)
         assert bool(cell.outputs) or not shows, cell.source
         for output in cell.outputs:
             if "data" in output:
                 assert set(output.data) & {"image/png", "text/html", "text/markdown"}, cell.source
                 assert not any("widget" in kind for kind in output.data), "the view of a widget needs its kernel"
+
+
+def text_of(cells: list[NotebookNode]) -> str:
+    """All that a reader or a machine finds in cells and their outputs, attributes of elements included, in one line."""
+    parts = []
+    for cell in cells:
+        parts.append(cell.source)
+        for output in cell.get("outputs", []):
+            shown = [value for kind, value in output.get("data", {}).items() if not kind.startswith("image/")]
+            parts += [output.get("text", ""), *map(str, shown)]
+    return in_one_line("\n".join(parts))
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(re.sub("[`*]", "", html.unescape(re.sub(r"</?\w+|>", "", text))).split())
+
+
+@every_notebook
+def test_the_questions_stand_in_the_file_and_what_is_said_to_an_answer_does_not(path: Path) -> None:
+    notebook, bank = read(path), load_bank(path.stem)
+    quiz = text_of([cell for cell in code(notebook) if cell.source.startswith("Quiz(")])
+    whole = text_of(notebook.cells)
+    everything: list[str] = []
+    for question in bank.questions:
+        asked, secret = [question.text], [question.explanation]
+        if isinstance(question, Choices):
+            asked += [choice.text for choice in question.choices]
+            secret += [choice.why for choice in question.choices]
+        elif isinstance(question, Order):
+            asked += question.items
+            secret += [question.wrong]
+            places = [quiz.index(in_one_line(item)) for item in question.items]
+            assert places != sorted(places), "the items stand there in their right order"
+        elif isinstance(question, Number):
+            secret += [question.wrong, *(trap.why for trap in question.traps)]
+            assert f"________ {question.unit}".strip() in quiz
+        assert [text for text in asked if in_one_line(text) not in quiz] == []
+        assert [text for text in secret if text and in_one_line(text) in whole] == []
+        everything += map(in_one_line, asked)
+    for text in sorted(everything, key=len, reverse=True):
+        quiz = quiz.replace(text, "")
+    answers = [question.answer for question in bank.questions if isinstance(question, Number)]
+    assert [answer for answer in answers if re.search(rf"(?<![\d.]){answer:g}(?![\d.])", quiz)] == []
+    assert not re.search(r"\b(right|correct|true|explanation|misconception)\b(?!:)", quiz, re.IGNORECASE)
+
+
+@every_notebook
+def test_running_all_cells_uses_up_no_hint(path: Path) -> None:
+    assert not [cell.source for cell in code(read(path)) if re.search(r"^\s*hint\(", cell.source, re.MULTILINE)]
 
 
 @every_notebook

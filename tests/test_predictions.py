@@ -1,38 +1,53 @@
-"""Predictions: what counts as a number, what is said about it, and that nothing ever waits for one."""
+"""Predictions: what counts as a number, what is said about it, what is kept, and that nothing ever waits for one."""
 
-from collections.abc import Iterator
+import os
+from pathlib import Path
 from typing import Any
 
-import ipywidgets
 import pytest
 
+from course_lib.progress import Store, data_folder, store
 from course_lib.study import predictions
-from course_lib.study.predictions import Question, apart, compare, number, plain, predict, side_by_side, with_unit
+from course_lib.study.predictions import (
+    Field,
+    Question,
+    apart,
+    compare,
+    number,
+    plain,
+    predict,
+    side_by_side,
+    with_unit,
+)
+
+Page = list[tuple[Any, dict[str, str]]]
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, dict[str, str]]]]:
+def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Page:
     """What was shown: each widget, and what stands there without a kernel. Nothing is kept for the next test."""
-    shown: list[tuple[Any, dict[str, str]]] = []
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "data"))
+    shown: Page = []
     monkeypatch.setattr(predictions, "show", lambda widget, without_kernel: shown.append((widget, without_kernel)))
-    for kept in ("store", "asked", "followers"):
+    restart_kernel(monkeypatch)
+    return shown
+
+
+def restart_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what only this process knows."""
+    for kept in ("asked", "followers", "unsaved"):
         monkeypatch.setattr(predictions, kept, {})
-    yield shown
 
 
-def field_of(box: Any) -> Any:
-    _, row, _ = box.children
-    field, _ = row.children
-    assert isinstance(field, ipywidgets.Text)
-    return field
+def write(field: Field, text: str) -> str:
+    """Write into the field as the page does; the sentence that it answers."""
+    field.entered = {"number": field.entered["number"] + 1, "text": text}
+    assert field.reply["number"] == field.entered["number"], "every entry is answered"
+    return str(field.reply["said"])
 
 
-def button_of(box: Any) -> Any:
-    return box.children[1].children[1]
-
-
-def reply_of(box: Any) -> str:
-    return str(box.children[-1].value)
+def recorded() -> list[dict[str, Any]]:
+    return [event.data for event in store().events("prediction", "09.q")]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +67,7 @@ def test_a_number_may_come_with_spaces_and_its_unit(typed: str, value: float) ->
         ("1,000", "comma"),
         ("nan", "finite"),
         ("inf", "finite"),
+        ("-1e301", "finite"),
         ("5 seconds", "is not a number"),
         ("<b>", "“<b>” is not a number"),
     ],
@@ -93,89 +109,138 @@ def test_how_far_a_prediction_is_off(predicted: float, measured: float, text: st
     assert apart(predicted, measured) == text
 
 
-def test_without_an_answer_a_common_first_guess_stands_in(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9, unit="tokens")
-    compare("q", measured=8)
-    (_, question), (_, comparison) = page
+def test_without_an_answer_a_common_first_guess_stands_in(page: Page) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    compare("09.q", measured=8)
+    (field, question), (_, comparison) = page
     assert question["text/plain"] == "How many?"
-    assert "9" not in question["text/html"], "the guess would be an anchor"
+    assert "9" not in question["text/html"] and field.text == "", "the guess would be an anchor"
     assert comparison["text/plain"] == "A common first guess: 9 tokens. Measured: 8 tokens."
     assert "A common first guess" in comparison["text/html"] and "Write your own" not in comparison["text/html"]
+    assert not data_folder().exists(), "nobody acted, nothing is recorded"
 
 
-def test_an_answer_stands_beside_what_was_measured(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9, unit="tokens")
-    field = field_of(page[0][0])
-    assert field.description == "How many?"
-    field.value = "8"
-    assert "Noted: 8 tokens." in reply_of(page[0][0])
-    compare("q", measured=8)
+def test_an_answer_stands_beside_what_was_measured(page: Page) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    field = page[0][0]
+    assert (field.question, field.unit) == ("How many?", "tokens")
+    assert write(field, "8 tokens") == "Noted: 8 tokens." and not field.reply["wrong"]
+    compare("09.q", measured=8)
     assert page[1][1]["text/plain"] == "Your prediction: 8 tokens. Measured: 8 tokens."
     assert "Exactly." in page[1][0].value
 
 
-def test_a_comparison_follows_an_answer_that_comes_late(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9, unit="tokens")
-    compare("q", measured=8)
-    field, comparison = field_of(page[0][0]), page[1][0]
-    assert "A common first guess" in comparison.value
-    field.value = "7"
+def test_a_comparison_follows_an_answer_that_comes_late(page: Page) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    compare("09.q", measured=8)
+    field, comparison = page[0][0], page[1][0]
+    assert "A common first guess" in comparison.value and "Write your own" in comparison.value
+    write(field, "7")
     assert "Your prediction" in comparison.value and "7 tokens" in comparison.value
-    field.value = "seven"
-    assert "“seven” is not a number" in reply_of(page[0][0])
-    assert "A common first guess" in comparison.value, "what is no number replaces what was written before"
+    assert "Write your own" not in comparison.value
 
 
-def test_nobody_is_told_how_far_off_a_guess_is_that_nobody_made(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9)
-    compare("q", measured=3)
+def test_what_is_no_number_gets_a_sentence_and_changes_nothing(page: Page) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    compare("09.q", measured=8)
+    field, comparison = page[0][0], page[1][0]
+    assert write(field, "seven") == "“seven” is not a number. Write one such as 12 or 1.5."
+    assert field.reply["wrong"] and recorded() == []
+    write(field, "7")
+    assert write(field, "") == "Write a number, then press Enter. Until then 7 tokens counts."
+    assert "7 tokens" in comparison.value and len(recorded()) == 1
+
+
+def test_nobody_is_told_how_far_off_a_guess_is_that_nobody_made(page: Page) -> None:
+    predict("09.q", "How many?", default=9)
+    compare("09.q", measured=3)
     comparison = page[1][0]
     for shown in (comparison.value, page[1][1]["text/html"], page[1][1]["text/plain"]):
         assert "Off by" not in shown and "9" in shown and "3" in shown
-    field_of(page[0][0]).value = "9"
+    write(page[0][0], "9")
     assert "Off by a factor of 3." in comparison.value
 
 
-def test_enter_gives_the_keys_back_and_what_is_no_number_keeps_them(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9)
-    field, button = field_of(page[0][0]), button_of(page[0][0])
-    assert button.tabbable is False, "one press of Shift+Tab leads to the field"
-    focused: list[str] = []
-    field.focus, button.focus = lambda: focused.append("field"), lambda: focused.append("button")
-
-    def enter(text: str) -> None:
-        field._handle_custom_msg({"event": "submit"}, [])  # the page sends this first
-        field.value = text
-
-    enter("eight")
-    assert focused == ["button", "field"]
-    enter("8")
-    assert focused == ["button", "field", "button"]
-    field.value = "nine"  # left with Tab: the focus is where the learner put it
-    assert focused == ["button", "field", "button"]
+def test_a_prediction_is_recorded_with_its_unit_and_the_version_of_its_question(page: Page) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    write(page[0][0], "1.5")
+    (event,) = store().events("prediction", "09.q")
+    assert event.data == {"value": 1.5, "unit": "tokens"}
+    assert event.version == Question("How many?", 12, "tokens").version != Question("How few?", 9, "tokens").version
 
 
-def test_the_button_says_when_there_is_nothing_to_note(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9)
-    button_of(page[0][0]).click()
-    assert "Write a number" in reply_of(page[0][0])
+def test_the_same_number_again_is_no_new_prediction_another_one_is(page: Page) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    for text in ("8", "8", "8.0", "7", "8"):
+        write(page[0][0], text)
+    assert [data["value"] for data in recorded()] == [8, 7, 8]
 
 
-def test_an_answer_survives_when_the_cell_is_run_again(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "How many?", default=9)
-    field_of(page[0][0]).value = "1.5"
-    predict("q", "How many?", default=9)
-    assert field_of(page[1][0]).value == "1.5" and "Noted: 1.5." in reply_of(page[1][0])
+def test_what_was_written_is_there_again_after_a_restart(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    predict("09.q", "How many?", default=9, unit="tokens")
+    write(page[0][0], "1234567.5")
+    restart_kernel(monkeypatch)
+    predict("09.q", "How many?", default=9, unit="tokens")
+    compare("09.q", measured=8)
+    assert page[1][0].text == "1234567.5" and page[1][0].reply["said"] == "Noted: 1,234,568 tokens."
+    assert page[2][1]["text/plain"] == "Your prediction: 1,234,568 tokens. Measured: 8 tokens."
 
 
-def test_what_was_typed_is_never_markup(page: list[tuple[Any, dict[str, str]]]) -> None:
-    predict("q", "<b>?", default=1, unit="<u>")
-    field_of(page[0][0]).value = "<img src=x>"
-    assert "<img" not in reply_of(page[0][0])
+def test_a_number_in_another_unit_is_no_answer_to_the_present_question(page: Page) -> None:
+    predict("09.q", "How much?", default=9, unit="ms")
+    write(page[0][0], "50")
+    predict("09.q", "How much?", default=9, unit="%")
+    assert page[1][0].text == "" and page[1][0].reply["said"] == ""
+
+
+def test_a_reset_takes_a_prediction_back(page: Page) -> None:
+    predict("09.q", "How many?", default=9)
+    write(page[0][0], "3")
+    store().reset("09")
+    predict("09.q", "How many?", default=9)
+    assert page[1][0].text == ""
+
+
+def test_what_cannot_be_saved_counts_in_this_session_and_this_is_said(
+    page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    predict("09.q", "How many?", default=9, unit="tokens")
+    compare("09.q", measured=8)
+    said = write(page[0][0], "8")
+    assert said.startswith("Noted: 8 tokens. It counts until the kernel is restarted, but was not saved: ")
+    assert str(tmp_path / "data") in said and not page[0][0].reply["wrong"]
+    assert "Your prediction" in page[1][0].value
+
+    os.remove(tmp_path / "data")  # the remedy
+    assert write(page[0][0], "8") == "Noted: 8 tokens."
+    write(page[0][0], "7")
+    assert "7 tokens" in page[1][0].value
+    restart_kernel(monkeypatch)
+    predict("09.q", "How many?", default=9, unit="tokens")
+    assert page[2][0].text == "7"
+
+
+def test_a_repair_of_the_saved_answers_is_told(page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    predict("09.q", "How many?", default=9)
+    write(page[0][0], "3")
+    (tmp_path / "data" / "progress.sqlite").write_bytes(b"damage" * 1000)
+    restart_kernel(monkeypatch)
+    store_of_the_next_kernel = Store(tmp_path / "data")
+    monkeypatch.setattr(predictions, "store", lambda: store_of_the_next_kernel)
+    predict("09.q", "How many?", default=9)
+    assert page[1][0].text == "3"
+    assert "damaged" in page[1][0].reply["said"]
+
+
+def test_what_was_typed_is_never_markup(page: Page) -> None:
+    predict("09.q", "<b>?", default=1, unit="<u>")
+    compare("09.q", measured=2)
     assert "<b>" not in page[0][1]["text/html"] and "<u>" not in page[0][1]["text/html"]
+    assert "<u>" not in page[1][0].value
     assert "<u>" not in side_by_side(Question("?", 1, "<u>"), 2, 3, "<i>")
 
 
-def test_a_comparison_nobody_was_asked_for_says_which_cell_to_run(page: list[tuple[Any, dict[str, str]]]) -> None:
+def test_a_comparison_nobody_was_asked_for_says_which_cell_to_run(page: Page) -> None:
     with pytest.raises(KeyError, match="run the cell with predict"):
         compare("nobody", measured=1)

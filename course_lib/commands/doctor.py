@@ -20,7 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from course_lib.commands.output import DONE, WRONG, deliver, program
-from course_lib.commands.places import checkout, data_folder, short, work_folder
+from course_lib.commands.places import checkout, short, work_folder
+from course_lib.progress.faults import Fault
+from course_lib.progress.store import data_folder, store
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "bold red"}
@@ -216,7 +218,22 @@ def cache_writable() -> Check:
 
 
 def data_writable() -> Check:
-    return _writable("data folder", data_folder(), "COURSE_DATA")
+    """The folder of the learner's progress and, once there is some, whether it is sound and can be added to."""
+    place = _writable("data folder", data_folder(), "COURSE_DATA")
+    if place.state != OK:
+        return place
+    try:
+        entries = len(store().history())
+    except Fault as problem:
+        return Check(place.check, PROBLEM, f"your progress cannot be read: {problem.reason}", problem.remedy)
+    repairs = store().notices()
+    if entries and (found := store().trouble()):
+        return Check(
+            place.check, PROBLEM, f"your progress cannot be saved: {found.reason} ({found.path})", found.remedy
+        )
+    if repairs:
+        return Check(place.check, WARNING, " ".join(repairs), "look at the disk, if this comes more than once")
+    return Check(place.check, OK, f"{place.value}, your progress: {entries} {'entry' if entries == 1 else 'entries'}")
 
 
 def work_writable() -> Check:

@@ -8,8 +8,6 @@ import difflib
 import os
 from pathlib import Path
 
-import platformdirs
-
 import course_lib
 from course_lib.commands.output import BAD_CALL, CommandError
 
@@ -32,12 +30,6 @@ def needed_checkout() -> Path:
             BAD_CALL,
         )
     return root
-
-
-def data_folder() -> Path:
-    """Where a learner's answers and progress lie: the folder in COURSE_DATA, else the user's data folder."""
-    chosen = os.environ.get("COURSE_DATA")
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("kv-cache-course")
 
 
 def work_folder(root: Path, chosen: Path | None = None) -> Path:

@@ -1,11 +1,26 @@
-"""What a notebook shows: predictions beside results, figures, widgets, the map of the course.
+"""What a notebook shows: quizzes, checks, predictions beside results, figures, widgets, the map of the course.
 
 The one idea: everything here only shows. Figures are pure functions of data and a widget calls one again; what is
-measured or computed comes from the engine, which knows nothing of this room.
+measured or computed comes from the engine, which knows nothing of this room; what a learner did is kept by
+`course_lib.progress`.
 """
 
+from course_lib.study.check import check, hint
 from course_lib.study.course_map import course_map
 from course_lib.study.predictions import compare, predict
+from course_lib.study.progress_view import progress
+from course_lib.study.quiz import Quiz, warm_up
 from course_lib.study.widgets import Knob, explore
 
-__all__ = ["Knob", "compare", "course_map", "explore", "predict"]
+__all__ = [
+    "Knob",
+    "Quiz",
+    "check",
+    "compare",
+    "course_map",
+    "explore",
+    "hint",
+    "predict",
+    "progress",
+    "warm_up",
+]

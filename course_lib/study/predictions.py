@@ -2,23 +2,29 @@
 
 The one idea: nothing ever waits. `predict` shows a field and returns; `compare` shows what is there, and if the
 learner writes a prediction afterwards the comparison follows. Where no page answers (an export, a test, `course run`)
-a common first guess stands in, so the notebook reads whole. What is written lives in `store`, any mapping from names
-to numbers: now a dictionary that ends with the kernel, and whoever keeps answers for longer puts another in its place.
+a common first guess stands in, so the notebook reads whole. What is written is kept by `course_lib.progress`, so it is
+there again after a restart. The page's side is in `predictions.js`; what counts as a number is decided here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from pathlib import Path
+from typing import Any
 
+import anywidget
 import ipywidgets
+import traitlets
 
+from course_lib.progress.store import NotSaved, store
 from course_lib.study.page import show
 
-store: MutableMapping[str, float] = {}
+HERE = Path(__file__).parent
+LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -29,17 +35,27 @@ class Question:
     default: float
     unit: str
 
+    @property
+    def version(self) -> str:
+        """Changes when the question does."""
+        return hashlib.sha256(f"{self.text}\n{self.unit}".encode()).hexdigest()[:8]
+
 
 asked: dict[str, Question] = {}
 followers: dict[str, Callable[[], None]] = {}  # for each name, what brings its comparison up to date
+unsaved: dict[str, float] = {}  # what could not be written to disk counts until the kernel ends
 
-# The question is the label of the field. Stock labels are one short line beside it; this one wraps and stands above.
-FIELD_STYLE = """<style>
-.course-prediction .widget-text { flex-flow: column; align-items: flex-start; height: auto; width: auto; }
-.course-prediction .widget-label { white-space: normal; width: auto; text-align: left; height: auto; line-height: 1.5;
-  font-weight: 600; }
-.course-prediction .widget-text input { width: 11em; flex: none; margin-top: 4px; }
-</style>"""
+
+class Field(anywidget.AnyWidget):
+    """The field on a page. `entered` comes from the page, `reply` goes to it."""
+
+    _esm = HERE / "predictions.js"
+    _css = HERE / "controls.css"
+    question = traitlets.Unicode().tag(sync=True)
+    unit = traitlets.Unicode().tag(sync=True)
+    text = traitlets.Unicode().tag(sync=True)
+    entered = traitlets.Dict({"number": 0, "text": ""}).tag(sync=True)  # number: counts what was entered
+    reply = traitlets.Dict({"number": 0, "said": "", "wrong": False}).tag(sync=True)  # number: of what it answers
 
 
 def predict(name: str, question: str, *, default: float, unit: str = "") -> None:
@@ -47,59 +63,60 @@ def predict(name: str, question: str, *, default: float, unit: str = "") -> None
 
     `default` is a common first guess, preferably a wrong one with a reason; it is not shown in the field, and stands
     in where nothing was written. A text field keeps every key to itself, so once a number was noted, Enter moves on to
-    the button beside it. There the keys are JupyterLab's again, and Tab leads to the next field.
+    the sentence that says so. There the keys are JupyterLab's again, and Tab leads to the next field.
     """
     asked[name] = Question(question, default, unit)
-    hint = f"in {unit}" if unit.isalpha() or unit == "%" else "a number"
-    field = ipywidgets.Text(
-        value=f"{store[name]:g}" if name in store else "",
-        description=question,
-        placeholder=hint,
-        continuous_update=False,
-        style={"description_width": "initial"},
+    before = written(name)
+    said = ([] if before is None else [noted(before, unit)]) + store().notices()
+    field = Field(
+        question=question,
+        unit=unit,
+        text="" if before is None else f"{before:.15g}",
+        reply={"number": 0, "said": " ".join(said), "wrong": False},
     )
-    reply = ipywidgets.HTML(noted(store[name], unit) if name in store else "")
-    # Enter does the same, so the button is no stop of Tab. It is where the focus goes when a number has been entered.
-    button = ipywidgets.Button(description="Note it", tabbable=False, layout={"width": "auto"})
-    entered = False
 
-    def leave(_: object, message: dict[str, object], __: object) -> None:
-        nonlocal entered
-        if message.get("event") == "submit":  # Enter; what was typed, if it is new, arrives after this message
-            entered = True
-            button.focus()
-
-    def read(change: dict[str, str]) -> None:
-        nonlocal entered
+    def read(change: dict[str, Any]) -> None:
+        field.text, wrong = change["new"]["text"], False
         try:
-            store[name] = number(change["new"], unit)
-            reply.value = noted(store[name], unit)
+            said = note(name, number(field.text, unit))
         except ValueError as error:
-            store.pop(name, None)
-            reply.value = status(str(error))
-            if entered:
-                field.focus()  # back, to mend it
-        entered = False
+            said, wrong = str(error), True
+            if (earlier := written(name)) is not None:
+                said += f" Until then {with_unit(earlier, unit)} counts."
+        field.reply = {"number": change["new"]["number"], "said": said, "wrong": wrong}
         if name in followers:
             followers[name]()
 
-    field.observe(read, "value")
-    field.on_msg(leave)
-    button.on_click(lambda _: read({"new": field.value}))
-    row = ipywidgets.HBox([field, button], layout={"flex_flow": "row wrap", "align_items": "flex-end"})
-    box = ipywidgets.VBox([ipywidgets.HTML(FIELD_STYLE), row, reply])
-    box.add_class("course-prediction")
+    field.observe(read, "entered")
     fallback = f"<p><strong>{html.escape(question)}</strong><br>Your prediction: ________ {html.escape(unit)}</p>"
-    show(box, {"text/html": fallback, "text/plain": question})
+    show(field, {"text/html": fallback, "text/plain": question})
+
+
+def note(name: str, value: float) -> str:
+    """Keep `value` as the prediction under `name`; what to say of it. The same number again is no new prediction."""
+    question = asked[name]
+    if name in unsaved or written(name) != value:
+        try:
+            store().record("prediction", name, {"value": value, "unit": question.unit}, question.version)
+            unsaved.pop(name, None)
+        except NotSaved as error:
+            unsaved[name] = value
+            return f"{noted(value, question.unit)} It counts until the kernel is restarted, but was not saved: {error}"
+    return noted(value, question.unit)
+
+
+def written(name: str) -> float | None:
+    """What the learner last predicted under `name`, in this session or an earlier one; None if nothing in its unit."""
+    if name in unsaved:
+        return unsaved[name]
+    for event in reversed(store().events("prediction", name)):
+        if event.data.get("unit", "") == asked[name].unit:
+            return float(event.data["value"])
+    return None
 
 
 def noted(value: float, unit: str) -> str:
-    return status(f"Noted: {with_unit(value, unit)}.")
-
-
-def status(said: str) -> str:
-    """A sentence that a screen reader speaks when it changes."""
-    return f'<span role="status">{html.escape(said)}</span>'
+    return f"Noted: {with_unit(value, unit)}."
 
 
 def compare(name: str, measured: float, *, label: str = "Measured") -> None:
@@ -109,35 +126,36 @@ def compare(name: str, measured: float, *, label: str = "Measured") -> None:
     shown = ipywidgets.HTML()
 
     def follow() -> None:
-        shown.value = side_by_side(asked[name], store.get(name), measured, label)
-        if name not in store:
+        value = written(name)
+        shown.value = side_by_side(asked[name], value, measured, label)
+        if value is None:
             shown.value += "<div>Write your own into the field above, and this follows.</div>"
 
     follow()
     followers[name] = follow
-    question, written = asked[name], store.get(name)
-    stored = f"{whose(written)}: {with_unit(question.default if written is None else written, question.unit)}. "
+    question, value = asked[name], written(name)
+    stored = f"{whose(value)}: {with_unit(question.default if value is None else value, question.unit)}. "
     stored += f"{label}: {with_unit(measured, question.unit)}."
-    show(shown, {"text/html": side_by_side(question, written, measured, label), "text/plain": stored})
+    show(shown, {"text/html": side_by_side(question, value, measured, label), "text/plain": stored})
 
 
-def side_by_side(question: Question, written: float | None, measured: float, label: str) -> str:
+def side_by_side(question: Question, given: float | None, measured: float, label: str) -> str:
     """The two numbers and how far they are apart, as HTML.
 
     Where nothing was written the common guess stands in, and nothing is said about a prediction that nobody made.
     """
-    predicted = question.default if written is None else written
+    predicted = question.default if given is None else given
     cell = '<div><div style="font-size: 90%">{}</div><div style="font-size: 150%; line-height: 1.5">{}</div></div>'
     return (
         '<div style="display: flex; flex-wrap: wrap; gap: 0 3em">'
-        + cell.format(whose(written), html.escape(with_unit(predicted, question.unit)))
+        + cell.format(whose(given), html.escape(with_unit(predicted, question.unit)))
         + cell.format(html.escape(label), html.escape(with_unit(measured, question.unit)))
-        + ("</div>" if written is None else f"</div><div>{apart(predicted, measured)}</div>")
+        + ("</div>" if given is None else f"</div><div>{apart(predicted, measured)}</div>")
     )
 
 
-def whose(written: float | None) -> str:
-    return "A common first guess" if written is None else "Your prediction"
+def whose(given: float | None) -> str:
+    return "A common first guess" if given is None else "Your prediction"
 
 
 def apart(predicted: float, measured: float) -> str:
@@ -162,7 +180,7 @@ def number(text: str, unit: str = "") -> float:
         value = float(bare)
     except ValueError:
         raise ValueError(f"“{text.strip()[:30]}” is not a number. Write one such as 12 or 1.5.") from None
-    if not isfinite(value):
+    if not abs(value) < LARGEST:
         raise ValueError("Write a finite number.")
     return value
 

@@ -1,0 +1,109 @@
+"""What a check runs beside a learner's code: it calls their function and writes down what happened, as plain data.
+
+The one idea: everything a learner's code can do becomes data. What it returned, what it raised and in which of their
+lines, or that it is still the empty starter. Only an interrupt passes through. Nothing here knows what would be right:
+this module, `plain` and the `run` of a check are all that goes into a sandbox.
+"""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.plain import NotPlain, Plain, plain, what
+
+OURS = str(Path(__file__).resolve().parents[1])
+INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+LONGEST = 400  # characters kept of a message or a line
+
+
+class Went(Exception):
+    """Why a case ended early: `kind` and what is known about it, as plain data."""
+
+    def __init__(self, kind: str, **known: Plain) -> None:
+        super().__init__(kind)
+        self.data: dict[str, Plain] = {"kind": kind, **known}
+
+
+def called(code: Callable[..., Any], *given: object) -> object:
+    """What the learner's function returns. Raises Went for whatever it raises, SystemExit included."""
+    try:
+        return code(*given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Went("raised", **raised(error)) from None
+
+
+def as_plain(value: object, which: str) -> Plain:
+    """`value` as plain data; raises Went with `which`, the name of it, if it is none."""
+    try:
+        return plain(value)
+    except NotPlain as reason:
+        raise Went("not plain", which=which, came=str(reason)[:LONGEST]) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a trap of theirs that went off while it was read
+        raise Went(
+            "not plain", which=which, came=f"{what(value)} that cannot be read ({type(error).__name__})"
+        ) from None
+
+
+def pair(value: object, names: tuple[str, str]) -> tuple[object, object]:
+    """The two things that a function returned together; raises Went if it returned anything else."""
+    if value is None:
+        raise Went("none")
+    if type(value) is not tuple and type(value) is not list:
+        raise Went("no pair", names=" and ".join(names), came=described(value))
+    if len(value) != 2:
+        raise Went("no pair", names=" and ".join(names), came=f"{len(value)} things")
+    return value[0], value[1]
+
+
+def described(value: object) -> str:
+    try:
+        copied = plain(value)
+    except NotPlain as reason:
+        return str(reason)[:LONGEST]
+    return f"one array of shape {list(copied.shape)}" if isinstance(copied, np.ndarray) else what(value)
+
+
+def raised(error: BaseException) -> dict[str, Plain]:
+    """Type, message and place of what a learner's code raised: their line, not ours and not a library's."""
+    try:
+        message = str(error)
+    except BaseException:
+        message = "(its message cannot be shown)"
+    name = type.__dict__["__name__"].__get__(type(error))
+    return {"type": name[:LONGEST], "message": message[:LONGEST], **place(error.__traceback__)}
+
+
+def place(trace: TracebackType | None) -> dict[str, Plain]:
+    """Line and text of the last place in the learner's code that `trace` passes through; empty if it passes none."""
+    last: dict[str, Plain] = {}
+    while trace is not None:
+        frame = trace.tb_frame
+        file = frame.f_code.co_filename
+        if not file.startswith((OURS, "<frozen", *INSTALLED)):
+            text = linecache.getline(file, trace.tb_lineno, frame.f_globals).strip()
+            last = {"line": trace.tb_lineno, "text": text[:LONGEST], "function": frame.f_code.co_name[:LONGEST]}
+        trace = trace.tb_next
+    return last
+
+
+def is_starter(code: object) -> bool:
+    """Whether a function is still empty: `...`, `pass`, a docstring, or a bare `return`."""
+    bytecode = getattr(code, "__code__", None)
+    if type(bytecode) is not type(is_starter.__code__):
+        return False
+    steps = [step for step in dis.get_instructions(bytecode) if step.opname not in ("RESUME", "NOP", "CACHE")]
+    ends = {"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+    constants = [step.argval for step in steps if "CONST" in step.opname]
+    return all(step.opname in ends for step in steps) and all(c is None or c is Ellipsis for c in constants)

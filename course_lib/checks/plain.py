@@ -1,0 +1,169 @@
+"""Plain data: what may pass between a learner's code and the judge, and how it passes.
+
+The one idea: nothing of the learner's crosses. `plain` goes over what their code returned and copies it into numbers,
+strings, lists, dictionaries and arrays of exactly those types, or says in a sentence why it cannot; an object that
+answers every comparison with True never reaches a comparison. `pack` and `unpack` carry plain data through bytes, and
+`unpack` trusts none of them. It is no sandbox: `plain` itself runs beside the learner's code.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import types
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Plain: TypeAlias = "bool | int | float | str | np.ndarray | list[Plain] | dict[str, Plain] | None"
+
+DTYPES = {
+    str(np.dtype(kind)): np.dtype(kind)
+    for kind in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    )
+}  # fmt: skip
+SCALARS = {dtype.type for dtype in DTYPES.values()}
+MOST_BYTES = 1 << 26  # of all arrays of an answer together: 64 MiB
+MOST_THINGS, MOST_CHARACTERS, DEEPEST = 100_000, 100_000, 20
+
+
+class NotPlain(Exception):
+    """What came out is no plain data. The message says what it is, in words for whoever wrote the code."""
+
+
+def plain(value: object) -> Plain:
+    """A copy of `value` in plain data. Torch tensors become arrays, tuples become lists.
+
+    Raises NotPlain for everything else: objects, subclasses, generators, arrays of objects, numbers that NumPy does
+    not know, and more than MOST_BYTES bytes.
+    """
+    return Copier().copy(value)
+
+
+class Copier:
+    """One walk over a value, with what it has copied so far. Types are compared, never asked: objects can lie."""
+
+    def __init__(self) -> None:
+        self.bytes_left, self.things_left = MOST_BYTES, MOST_THINGS
+
+    def copy(self, value: Any, depth: int = 0) -> Plain:
+        self.things_left -= 1
+        if depth > DEEPEST or self.things_left < 0:
+            raise NotPlain("lists in lists without end, or far too many of them")
+        kind = type(value)
+        if kind is int and value.bit_length() > 63:
+            raise NotPlain("a whole number of more than 63 bits")
+        if kind is str and len(value) > MOST_CHARACTERS:
+            raise NotPlain(f"a string of {len(value):,} characters")
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if kind in SCALARS:
+            return self.copy(value.item(), depth)
+        if kind is list or kind is tuple:
+            return [self.copy(item, depth + 1) for item in value]
+        if kind is dict:
+            return {self.key(key): self.copy(item, depth + 1) for key, item in list(value.items())}
+        if kind is np.ndarray:
+            return self.array(value)
+        if kind.__module__.partition(".")[0] == "torch":
+            return self.tensor(value)
+        raise NotPlain(what(value))
+
+    def key(self, key: object) -> str:
+        if type(key) is not str:
+            raise NotPlain(f"a dictionary with {what(key)} as a key")
+        if len(key) > MOST_CHARACTERS:
+            raise NotPlain(f"a dictionary with a key of {len(key):,} characters")
+        return key
+
+    def array(self, array: np.ndarray) -> np.ndarray:
+        name = str(array.dtype.newbyteorder("="))
+        if name not in DTYPES:
+            raise NotPlain(f"an array of {name[:60]}, not of numbers that can be compared")
+        self.room(array.size * array.itemsize, array.shape)
+        return np.array(array, dtype=DTYPES[name], order="C", copy=True)
+
+    def tensor(self, value: Any) -> np.ndarray:
+        import torch  # only where somebody handed over a tensor: other checks need no torch
+
+        if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+            raise NotPlain(what(value))
+        if value.layout is not torch.strided or value.device.type == "meta" or value.is_quantized:
+            raise NotPlain(f"a tensor without plain numbers in it ({value.layout}, on {value.device})")
+        name = str(value.dtype).removeprefix("torch.")
+        if name not in DTYPES:
+            raise NotPlain(f"a tensor of {name}, which NumPy does not know")
+        self.room(torch.Tensor.numel(value) * DTYPES[name].itemsize, tuple(value.shape))
+        try:
+            bare = torch.Tensor.resolve_neg(torch.Tensor.resolve_conj(torch.Tensor.detach(value)))
+            return np.array(torch.Tensor.cpu(bare).numpy(), order="C", copy=True)
+        except RuntimeError:
+            raise NotPlain("a tensor whose numbers cannot be read") from None
+
+    def room(self, size: int, shape: tuple[int, ...]) -> None:
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            raise NotPlain(f"an array of shape {list(shape)}, which is far more than what was asked for")
+
+
+def what(value: object) -> str:
+    """What somebody handed over, named by its type: "a generator", "an object of class Cache"."""
+    kind = type(value)
+    if value is None:
+        return "None"
+    if value is Ellipsis:
+        return "`...`"
+    if kind is types.GeneratorType:
+        return "a generator"
+    if kind is types.FunctionType or kind is types.MethodType:
+        return "a function"
+    name = type.__dict__["__name__"].__get__(kind)  # a metaclass can lie about its classes' names
+    names = [type.__dict__["__name__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)[1:-1]]
+    known = [base for base in names if base in ("ndarray", "Tensor", "float", "int", "str", "list", "dict", "tuple")]
+    if kind.__module__ == "builtins":
+        return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"an object of class {name[:60]}" + (f", a kind of {known[0]}" if known else "")
+
+
+def pack(data: Plain) -> bytes:
+    """`data` as bytes: JSON, with the numbers of arrays in base64, little-endian. Raises NotPlain for anything else."""
+    return json.dumps(to_json(Copier().copy(data))).encode("ascii")
+
+
+def to_json(data: Plain) -> Any:
+    if isinstance(data, np.ndarray):
+        little = data.astype(data.dtype.newbyteorder("<"))
+        numbers = base64.b64encode(little.tobytes()).decode("ascii")
+        return {"array": [str(data.dtype), list(data.shape), numbers]}
+    if isinstance(data, dict):
+        return {"dict": {key: to_json(item) for key, item in data.items()}}
+    return [to_json(item) for item in data] if isinstance(data, list) else data
+
+
+def unpack(packed: bytes) -> Plain:
+    """The data that `pack` made bytes of. Raises NotPlain, and nothing else, for bytes that `pack` does not make."""
+    if len(packed) > 2 * MOST_BYTES:
+        raise NotPlain(f"{len(packed):,} bytes, which is far more than any answer")
+    try:
+        return Copier().copy(from_json(json.loads(packed)))
+    except NotPlain:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise NotPlain(f"bytes that are no packed data ({type(error).__name__})") from None
+
+
+def from_json(data: Any) -> Any:
+    if isinstance(data, list):
+        return [from_json(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if set(data) == {"dict"}:
+        return {str(key): from_json(item) for key, item in data["dict"].items()}
+    name, shape, numbers = data["array"]
+    dtype = DTYPES[name]
+    if not all(type(length) is int and 0 <= length <= MOST_BYTES for length in shape) or len(shape) > 32:
+        raise ValueError("no shape")
+    raw = base64.b64decode(numbers, validate=True)
+    return np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype).reshape(shape)  # ValueError if it does not fit

@@ -1,0 +1,107 @@
+"""All that was recorded as one JSON text, to move to another machine or to hand in, and back again.
+
+The one idea: what comes from outside is refused as a whole or taken as a whole. A text passes every check before
+anything is saved, and its events are merged by their ids, so importing twice is importing once. This reads no file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from course_lib.progress.event import Event, now, problem_of, time_text
+from course_lib.progress.store import Store, visible
+
+FORMAT, VERSION = "kv-cache-course progress", 1
+LARGEST = 16_000_000  # bytes of an import; an event has about 300, a whole course a few hundred thousand
+FIELDS = ("id", "at", "order", "kind", "name", "version", "data")
+
+
+class BadImport(ValueError):
+    """A text that is no export of progress; says what is wrong and where. Nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """How many entries an import held, how many of them were new, and how many of it a reset hides now."""
+
+    entries: int
+    new: int
+    hidden: int
+
+
+def export_text(history: list[Event]) -> str:
+    """Everything that was ever recorded, what a reset hides included."""
+    events = [{name: getattr(event, name) for name in FIELDS} for event in history]
+    head = {"format": FORMAT, "version": VERSION, "exported_at": time_text(now())}
+    return json.dumps({**head, "events": events}, indent=1) + "\n"  # in ASCII: it survives every mail program
+
+
+def import_text(text: bytes, store: Store) -> Imported:
+    """Save the events of an export that are not here yet. Raises BadImport, NotSaved or Fault; then nothing changed."""
+    events = parse(text)
+    known = {event.id: event for event in store.history()}
+    for number, event in enumerate(events, 1):
+        if event != known.get(event.id, event):
+            raise BadImport(f"entry {number} has the id of an entry of yours and says something else")
+    new = store.add(events)
+    seen = {event.id for event in visible(store.history())}
+    hidden = sum(event.id not in seen and event.kind != "reset" for event in events)
+    return Imported(len(events), new, hidden)
+
+
+def parse(text: bytes) -> list[Event]:
+    """The events of an export, each checked. Raises BadImport."""
+    if len(text) > LARGEST:
+        raise BadImport(f"it has {len(text) / 1e6:,.0f} MB, an export at most {LARGEST / 1e6:,.0f}")
+    try:
+        whole = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        raise BadImport(f"it is no UTF-8 text (byte {error.start})") from None
+    except RecursionError:
+        raise BadImport("it is nested too deeply") from None
+    except ValueError as error:  # JSONDecodeError is one
+        raise BadImport(f"it is not JSON: {error}") from None
+    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
+        raise BadImport(f"it is no export of progress: its format is not {FORMAT!r}")
+    if whole.get("version") != VERSION or isinstance(whole["version"], bool):
+        raise BadImport(
+            f"its version is {_shown(whole.get('version'))}, this course reads {VERSION}: update the course"
+        )
+    if whole.keys() != {"format", "version", "exported_at", "events"} or not isinstance(whole["events"], list):
+        raise BadImport("its fields are not format, version, exported_at and a list of events")
+    found: dict[str, int] = {}
+    events = []
+    for number, entry in enumerate(whole["events"], 1):
+        event = _event(entry, number)
+        if event.id in found:
+            raise BadImport(f"entry {number} has the id of entry {found[event.id]}")
+        found[event.id] = number
+        events.append(event)
+    return events
+
+
+def _event(entry: object, number: int) -> Event:
+    if not isinstance(entry, dict) or entry.keys() != set(FIELDS):
+        raise BadImport(f"entry {number}: its fields are not {', '.join(FIELDS)}")
+    if problem := problem_of(entry):
+        raise BadImport(f"entry {number}: {problem}")
+    return Event(**entry)
+
+
+def _pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(items)
+    if len(made) != len(items):
+        ((twice, _),) = Counter(key for key, _ in items).most_common(1)
+        raise ValueError(f"the key {_shown(twice)} stands there more than once")
+    return made
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _shown(value: object) -> str:
+    return ascii(value)[:60] if isinstance(value, str | int | float | None) else f"of type {type(value).__name__}"

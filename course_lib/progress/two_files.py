@@ -1,0 +1,259 @@
+"""Two SQLite files with the same events, so that one is left when the other is lost.
+
+The one idea: both are written in one transaction, which SQLite makes atomic across files, and their ends are compared
+whenever they are used. What differs is united, what is damaged is kept aside and made anew from the other; nothing is
+ever deleted. A third file, empty, is the lock that keeps a repair and a writer apart. What an event means is not known
+here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import date
+from pathlib import Path
+
+from course_lib.progress.event import Event
+from course_lib.progress.faults import Fault, NotSound, fault, is_damage
+from course_lib.progress.one_file import (
+    FORMAT,
+    INSERT,
+    SIDECARS,
+    Found,
+    all_events,
+    connect,
+    examine,
+    remove,
+    rows_of,
+    sync_folder,
+    write_new,
+)
+
+MAIN, COPY = "progress.sqlite", "progress.copy.sqlite"
+LOCK, NEW = "progress.lock", "progress.new.sqlite"
+CALLED = {MAIN: "Your progress file", COPY: "The copy of your progress file"}
+SCHEMAS = ("main", "copy")
+Signature = tuple[tuple[int, int], ...]
+
+
+class TwoFiles:
+    """The files in `folder`. Making one touches nothing; `told` collects what a learner should hear of repairs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.paths = {name: folder / name for name in (MAIN, COPY)}
+        self.told: list[str] = []
+        self._checked: Signature | None = None
+
+    def read(self) -> list[Event]:
+        """All events in the order of arrival, after a repair if one is needed. Where nothing was written, nothing is
+        made. Raises Fault if neither file can be read."""
+        try:
+            if not any(path.exists() for path in self.paths.values()):
+                return []
+            with self._locked():
+                return self._in_sound_files(lambda db: all_events(db))
+        except (sqlite3.Error, OSError, NotSound) as error:
+            return self._read_as_they_are(fault(error, self.folder))
+
+    def append(self, make: Callable[[str], list[Event]], keep: bool = True) -> list[Event]:
+        """Write make(latest) to both files, where `latest` is the highest `order` there. What has an id that is there
+        already is left out. Returns what was written when it is safe on the disk in both; with `keep` false it is only
+        tried. Raises Fault, and then nothing was written."""
+
+        def insert(db: sqlite3.Connection) -> list[Event]:
+            latest, highest = db.execute('SELECT max("order"), max(arrival) FROM main.events').fetchone()
+            known = "SELECT 1 FROM main.events WHERE id = ?"
+            events = [e for e in make(latest or "") if db.execute(known, (e.id,)).fetchone() is None]
+            for schema in SCHEMAS:
+                db.executemany(INSERT.format(schema), rows_of(events, 1 + (highest or 0)))
+            if keep:
+                db.execute("COMMIT")
+            return events
+
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._locked():
+                return self._in_sound_files(insert)
+        except (sqlite3.Error, OSError, NotSound) as error:
+            raise fault(error, self.folder) from error
+
+    def _in_sound_files(self, work: Callable[[sqlite3.Connection], list[Event]]) -> list[Event]:
+        """work(connection) in a transaction on both files; if they turn out damaged, once more after a repair."""
+        for again in (True, False):
+            try:
+                self._check()
+                with closing(self._open()) as db:
+                    try:
+                        return work(db)
+                    finally:
+                        if db.in_transaction:
+                            with suppress(sqlite3.Error):  # the next to open the files rolls back
+                                db.execute("ROLLBACK")
+            except (sqlite3.Error, NotSound) as error:
+                if not (again and is_damage(error)):
+                    raise
+                self._checked = None
+        raise AssertionError("the second round returns or raises")
+
+    def _open(self) -> sqlite3.Connection:
+        """Both files in one connection, in a transaction that excludes other writers."""
+        db = connect(self.paths[MAIN])
+        try:
+            db.execute("ATTACH ? AS copy", (str(self.paths[COPY]),))
+            for schema in SCHEMAS:
+                (mode,) = db.execute(f"PRAGMA {schema}.journal_mode = DELETE").fetchone()
+                if mode != "delete":  # somebody made it a WAL file and has it open; atomic across files it is not
+                    raise sqlite3.OperationalError(f"the journal is {mode}")
+                db.execute(f"PRAGMA {schema}.synchronous = EXTRA")
+            db.execute("BEGIN IMMEDIATE")
+            for schema in SCHEMAS:  # a newer course may have changed the file since it was examined
+                if db.execute(f"PRAGMA {schema}.user_version").fetchone() != (FORMAT,):
+                    raise NotSound(f"{schema} is of another format")
+            last = [
+                db.execute(f"SELECT arrival, id FROM {schema}.events ORDER BY arrival DESC LIMIT 1").fetchone()
+                for schema in SCHEMAS
+            ]
+            if last[0] != last[1]:
+                raise NotSound(f"the files end differently: {last}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    # --- the lock -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone with the files. The lock is SQLite's own, on an empty file: it works on every system, also between
+        threads, and ends with its process."""
+        path = self.folder / LOCK
+        if path.exists() and not path.is_file():
+            self._set_aside(path)
+        for again in (True, False):
+            with closing(connect(path)) as db:
+                try:
+                    db.execute("BEGIN EXCLUSIVE")
+                except sqlite3.Error as error:
+                    if not (again and is_damage(error)):
+                        raise
+                    path.write_bytes(b"")  # somebody wrote into it; it holds nothing
+                    continue
+                yield
+                return
+
+    # --- repair -------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Examine both files, unless this object did so and they still are the same files."""
+        if self._checked is None or self._checked != self._signature():
+            self._mend()
+            self._checked = self._signature()
+
+    def _signature(self) -> Signature | None:
+        try:
+            found = [path.stat() for path in self.paths.values()]
+        except OSError:
+            return None
+        if not all(stat.S_ISREG(one.st_mode) for one in found):  # the number of a deleted file may be given to a folder
+            return None
+        return tuple((one.st_dev, one.st_ino) for one in found)
+
+    def _mend(self) -> None:
+        """Bring both files to hold all sound events of either, and tell what was done.
+
+        Whenever this is cut off, each event still lies in one of the files: the new file is whole before the old one is
+        moved, and one file is finished before the other is begun.
+        """
+        remove(self.folder / NEW)  # of a repair that was cut off
+        found = {name: examine(path) for name, path in self.paths.items()}
+        events = {event.id: event for one in found.values() for event in one.events}
+        complete = [one.events for one in found.values() if one.state == "sound" and len(one.events) == len(events)]
+        merged = complete[0] if complete else sorted(events.values(), key=lambda event: event.order)
+        sentences = []
+        for name, one in found.items():
+            if one.in_order and [e.id for e in one.events] == [e.id for e in merged]:
+                continue
+            write_new(self.folder / NEW, merged)
+            aside = self._set_aside(self.paths[name]) if one.state != "sound" else None
+            (self.folder / NEW).replace(self.paths[name])
+            sync_folder(self.folder)
+            if one.state != "sound" or len(one.events) < len(merged):
+                sentences.append(f"{CALLED[name]} {_what_was_wrong(one, len(merged), aside)}.")
+        if not any(self.folder.glob("progress*.sqlite-journal")):  # else one of them may still point to what follows
+            for stray in self.folder.glob(f"{MAIN}-mj*"):  # SQLite's note on a transaction across files, left by a kill
+                stray.unlink()
+        if any(one.state in ("empty", "damaged") or one.events for one in found.values()):
+            self._tell(sentences, _what_is_left([one.state for one in found.values()], len(merged), len(sentences)))
+
+    def _set_aside(self, path: Path) -> Path | None:
+        """Give the file a name under which nothing opens it, together with what SQLite laid beside it."""
+        stem = path.name.split(".")[0]
+        number = 1
+        while any(self.folder.glob(f"{stem}.damaged-{date.today()}-{number}.*")):
+            number += 1
+        aside = path.with_name(f"{stem}.damaged-{date.today()}-{number}.sqlite")
+        for suffix in ("", *SIDECARS):  # the file first: its journal would be played back into whatever follows it
+            beside = path.with_name(path.name + suffix)
+            if beside.exists() or beside.is_symlink():
+                beside.rename(aside.with_name(aside.name + suffix))
+        return aside if aside.exists() else None
+
+    def _read_as_they_are(self, reason: Fault) -> list[Event]:
+        """The events of both files where nothing can be locked or repaired, as in a folder that is read-only."""
+        events: dict[str, Event] = {}
+        damaged = readable = False
+        for path in self.paths.values():
+            try:
+                try:
+                    found = examine(path)
+                except sqlite3.Error:  # perhaps a transaction that was cut off, and may not be rolled back here
+                    found = _examine_elsewhere(path)
+            except (sqlite3.Error, OSError):
+                continue
+            readable |= found.state == "sound" or bool(found.events)
+            damaged |= found.state in ("damaged", "empty")
+            events |= {event.id: event for event in found.events}
+        if not readable:
+            raise reason
+        if damaged:
+            self._tell(["A progress file is damaged and could not be repaired:"], f"{reason.reason} ({reason.path}).")
+        return list(events.values())
+
+    def _tell(self, sentences: list[str], last: str) -> None:
+        text = " ".join([*sentences, last])
+        if sentences and text not in self.told:
+            self.told.append(text)
+
+
+def _what_was_wrong(found: Found, now: int, aside: Path | None) -> str:
+    if found.state == "sound":
+        return f"lacked {now - len(found.events)} of {now} entries"
+    if found.state == "damaged":
+        return f"was damaged and is kept as {aside.name if aside else 'it was'}"
+    return f"was {found.state}"
+
+
+def _what_is_left(states: list[str], entries: int, remade: int) -> str:
+    """What became of the answers."""
+    if states == ["sound", "sound"] and remade == 2:
+        return "They were united."
+    if "sound" in states:
+        return "It was made anew from the other: your answers are there."
+    if entries:
+        return f"Of what they held, {entries} entries could be read and were restored; others may be lost."
+    return "No entry could be restored. If you have an export, `course progress import FILE` brings it back."
+
+
+def _examine_elsewhere(path: Path) -> Found:
+    """Examine a copy of the file in a temporary folder, where what was cut off can be rolled back."""
+    with tempfile.TemporaryDirectory(prefix="course-") as name:
+        for suffix in ("", *SIDECARS):
+            beside = path.with_name(path.name + suffix)
+            if beside.is_file():
+                shutil.copyfile(beside, Path(name) / beside.name)
+        return examine(Path(name) / path.name)

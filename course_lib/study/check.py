@@ -1,0 +1,203 @@
+"""`check` judges what a learner wrote, `hint` helps one step at a time.
+
+The one idea: both answer at once, in place, and go on. A wrong solution gets one line for each named case, an empty one
+a calm sentence, an endless one ends with an interrupt. What is judged and how lives in `course_lib.checks`; here it is
+run, shown and recorded. It is no grader: in a notebook learners could change the judge, and would fool only themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+import secrets
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from IPython import get_ipython
+from IPython.display import display
+
+from course_lib.checks import BadExercise, UnknownCheck, check_named, exercise
+from course_lib.checks.beside import place
+from course_lib.checks.contract import Check, Line, Verdict, answer, details, in_line
+from course_lib.checks.plain import NotPlain, what
+from course_lib.progress import NotSaved, notebook_of, store
+from course_lib.progress.summary import finish_if_complete
+
+unsaved_hints: dict[str, int] = {}  # how many hints were given that could not be recorded
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Something to read, as text and as HTML; shows itself as the value of a cell."""
+
+    text: str
+    html: str
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": self.text, "text/html": self.html}
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def check(name: str, function: Callable[..., Any] | None = None) -> None:
+    """Judge the learner's solution of exercise `name` and show one line for each case.
+
+    The function is looked up in the notebook under the name that the exercise gives it, unless `function` is handed
+    over. The result is recorded, except for an empty starter. Nothing is raised: what is wrong is said.
+    """
+    display(checked(name, function))
+
+
+def checked(name: str, function: Callable[..., Any] | None = None) -> Shown:
+    """What `check` shows."""
+    try:
+        judge = check_named(name)
+    except UnknownCheck as error:
+        return sentences(str(error))
+    if function is None and judge.FUNCTION not in namespace():
+        return sentences(
+            f"There is no `{judge.FUNCTION}` here yet. Run the cell that defines it, then this one again; "
+            f'or hand your function over: `check("{name}", my_function)`.'
+        )
+    code = namespace()[judge.FUNCTION] if function is None else function
+    if not callable(code):
+        return sentences(f"`{judge.FUNCTION}` is {what(code)}, not a function. Run the cell that defines it again.")
+    try:
+        verdict = answer(judge, code, seed=secrets.randbits(32))
+    except KeyboardInterrupt as error:
+        return sentences(
+            f"Stopped{in_line(place(error.__traceback__))}. Nothing was judged or recorded.",
+            "If you stopped it because it went on for ever, look at the condition that ends your loop.",
+        )
+    except NotPlain as error:
+        return sentences(f"What your code returned is too much to compare: {error}.")
+    if verdict.unsolved:
+        return sentences(
+            f"Not solved yet: `{judge.FUNCTION}` is still the starter. Write its body, run its cell, "
+            f'then this one again. Stuck? `hint("{name}")` gives a hint.'
+        )
+    return report(name, judge, verdict, recorded(name, judge, verdict))
+
+
+def namespace() -> dict[str, Any]:
+    """The names that the learner has defined: those of the notebook, or of the program where there is none."""
+    shell = get_ipython()
+    return vars(sys.modules["__main__"]) if shell is None else shell.user_ns
+
+
+def recorded(name: str, judge: Check, verdict: Verdict) -> list[str]:
+    """Record the result; what there is to say about that, in sentences."""
+    cases = {line.case: line.passed for line in verdict.lines}
+    version = hashlib.sha256("\n".join((judge.CALL, *cases)).encode()).hexdigest()[:8]
+    try:
+        store().record("check", name, {"passed": verdict.passed, "cases": cases}, version=version)
+        finish_if_complete(notebook_of(name))
+    except NotSaved as error:
+        return [f"This result is not saved. {error}", *store().notices()]
+    return store().notices()
+
+
+def report(name: str, judge: Check, verdict: Verdict, notes: list[str]) -> Shown:
+    """A verdict as text and as HTML. Words carry the meaning; the colour at the side only repeats it."""
+    failed = sum(not line.passed for line in verdict.lines)
+    passed = len(verdict.lines) - failed
+    cases = f"{passed} case{'s' * (passed != 1)}"
+    head = f"{name}: {cases} passed." if not failed else f"{name}: {failed} of {len(verdict.lines)} cases failed."
+    after = [f"Tolerance: {judge.TOLERANCE}", f"Not checked: {judge.NOT_CHECKED}.", *notes]
+    text = [head, *(as_text(line) for line in verdict.lines), *after]
+    first = next((line for line in verdict.lines if not line.passed), None)
+    items = "".join(as_html(line, unfolded=line is first) for line in verdict.lines)
+    page = (
+        f'<p role="status" style="margin: 0 0 .5em"><strong>{html.escape(head)}</strong></p>'
+        f'<ul style="list-style: none; margin: 0 0 .5em; padding: 0">{items}</ul>'
+        + "".join(f'<p style="margin: 0">{html.escape(note)}</p>' for note in after)
+    )
+    return Shown("\n".join(text), boxed(page, passed=not failed))
+
+
+def as_text(line: Line) -> str:
+    if line.passed:
+        return f"  passed  {line.case}"
+    rows = [f"          {label + ':':<10}{said}" for label, said in details(line)]
+    return "\n".join([f"  FAILED  {line.case}", f"          {line.said}", *rows])
+
+
+def as_html(line: Line, unfolded: bool) -> str:
+    """One item of the list. Of the failed cases the first is unfolded: the others often have the same cause."""
+    if line.passed:
+        return f'<li style="margin: .15em 0"><span aria-hidden="true">✓ </span>passed: {html.escape(line.case)}</li>'
+    rows = "".join(
+        f'<p style="margin: .1em 0; overflow-wrap: anywhere"><strong>{label}:</strong> {html.escape(said)}</p>'
+        for label, said in details(line)
+    )
+    return (
+        f'<li style="margin: .3em 0"><details{" open" * unfolded}><summary style="cursor: pointer">'
+        f'<span aria-hidden="true">✗ </span><strong>failed: {html.escape(line.case)}</strong></summary>'
+        f'<div style="margin: .2em 0 .4em 1.2em">'
+        f'<p style="margin: 0">{marked(line.said)}</p>{rows}</div></details></li>'
+    )
+
+
+def boxed(page: str, passed: bool | None = None) -> str:
+    """`page` beside a bar: green, red, or grey where nothing passed or failed."""
+    colour = {
+        True: "var(--jp-success-color1, #2e7d32)",
+        False: "var(--jp-error-color1, #c62828)",
+        None: "var(--jp-border-color1, #8a8a8a)",
+    }[passed]
+    return f'<div style="border-left: 4px solid {colour}; padding-left: .8em; line-height: 1.5">{page}</div>'
+
+
+def sentences(*said: str) -> Shown:
+    """One paragraph for each text, spoken by a screen reader."""
+    page = "".join(f'<p style="margin: 0">{marked(text)}</p>' for text in said)
+    return Shown("\n".join(said), boxed(f'<div role="status">{page}</div>'))
+
+
+def marked(text: str) -> str:
+    """`code` and *emphasis* as HTML; everything else as it is."""
+    parts = re.split(r"`([^`]+)`", text)
+    return "".join(
+        f"<code>{html.escape(part)}</code>"
+        if number % 2
+        else re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", html.escape(part))
+        for number, part in enumerate(parts)
+    )
+
+
+def hint(name: str) -> None:
+    """Show the next of the three hints of exercise `name`; after the third, where the worked solution is.
+
+    How many were given is recorded, so that it goes on where one was after a restart.
+    """
+    display(hinted(name))
+
+
+def hinted(name: str) -> Shown:
+    """What `hint` shows."""
+    try:
+        asked = exercise(name)
+    except (UnknownCheck, BadExercise) as error:
+        return sentences(str(error))
+    given = max(numbers_of(event.data for event in store().events("hint", name)), default=0)
+    number = max(given, unsaved_hints.get(name, 0)) + 1
+    if number > len(asked.hints):
+        return sentences(
+            f"You have had all {len(asked.hints)} hints for {name}.",
+            f"The worked solution is {asked.solution}. Read it, close it, and write your own.",
+        )
+    notes = []
+    try:
+        store().record("hint", name, {"number": number})
+    except NotSaved as error:
+        unsaved_hints[name] = number
+        notes = [f"That you had this hint is not saved. {error}"]
+    return sentences(f"Hint {number} of {len(asked.hints)}. {asked.hints[number - 1]}", *notes, *store().notices())
+
+
+def numbers_of(recorded_data: Iterable[dict[str, Any]]) -> list[int]:
+    return [data["number"] for data in recorded_data if type(data.get("number")) is int]

@@ -1,0 +1,274 @@
+"""Quizzes and warm-ups in JupyterLab and Notebook 7, in a real Chromium: keys, names, restarts, what a page knows.
+
+The one idea: each front end has questions of its own (03 and 04), and one store has the answers of both. A test looks
+at the page as a learner does, by roles and names, and at the store.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from lab_server import CHROMIUM, CHROMIUM_FLAGS, Lab, needs_chromium, start_lab, wait_until_it_answers
+from small_quiz import write_bank, write_notebook
+
+from course_lib.progress.store import Store
+from course_lib.quizzes.bank import Bank, Order, load_bank
+
+pytestmark = [pytest.mark.browser, needs_chromium]
+pytest.importorskip("playwright.sync_api")
+
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright  # noqa: E402
+
+LIMIT_MS = 30_000
+IDLE = ".jp-Notebook-ExecutionIndicator[data-status=idle]"
+FRONT_ENDS = {"lab": "03_lab", "notebooks": "04_notebook"}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab on small notebooks, with a store of their own. `Lab.folder` has questions, notebooks and the store."""
+    private, folder = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("quizzes")
+    first = "from pathlib import Path\nfrom course_lib.study.quiz import Quiz, warm_up\n"
+    for name in (*FRONT_ENDS.values(), "06_gone", "07_names"):
+        bank = write_bank(folder, name=name)
+        write_notebook(folder / f"{name}.ipynb", first + f"Quiz(Path({str(bank)!r}))", "last = 1")
+    write_notebook(folder / "02_warm.ipynb", first + f"warm_up('02', folder=Path({str(folder)!r}))", "last = 1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_DATA", str(folder / "data"))
+        server, running = start_lab(folder, private)
+        try:
+            wait_until_it_answers(server, running, private / "lab.log")
+            yield running
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context(viewport={"width": 1280, "height": 1600}) as context:
+        yield context.new_page()
+
+
+def open_at(page: Page, lab: Lab, front_end: str, name: str) -> None:
+    page.goto(f"{lab.url}/{'lab/tree' if front_end == 'lab' else front_end}/{name}.ipynb?token={lab.token}&reset")
+    page.locator(".jp-Notebook").wait_for(timeout=LIMIT_MS)
+    page.locator(".jp-Spinner").first.wait_for(state="detached", timeout=LIMIT_MS)
+    wait_until_connected(page, lab, name)
+    page.locator(".jp-Cell").first.focus()
+
+
+def wait_until_connected(page: Page, lab: Lab, name: str) -> None:
+    """Until the page talks to an idle kernel: what is run earlier is lost without a word."""
+    for _ in range(LIMIT_MS // 100):
+        sessions = page.request.get(f"{lab.url}/api/sessions?token={lab.token}").json()
+        kernels = [session["kernel"] for session in sessions if session["path"] == f"{name}.ipynb"]
+        if any(kernel["connections"] and kernel["execution_state"] == "idle" for kernel in kernels):
+            page.locator(IDLE).first.wait_for(state="attached", timeout=LIMIT_MS)
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"no kernel for {name}")
+
+
+def run_all(page: Page) -> None:
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.locator(".course-quiz").wait_for(timeout=LIMIT_MS)
+    expect(page.locator(".jp-InputPrompt", has_text="[*]")).to_have_count(0, timeout=LIMIT_MS)
+
+
+def run_first_cell(page: Page) -> None:
+    """With keys alone; the second cell is selected then."""
+    page.keyboard.press("Shift+Enter")
+    page.locator(".course-quiz").wait_for(timeout=LIMIT_MS)
+    expect(page.locator(".jp-Cell.jp-mod-active")).to_contain_text("last = 1")
+
+
+def restart_kernel(page: Page, lab: Lab, name: str) -> None:
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile("Restart Kernel…")).click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    page.locator(".jp-Dialog").wait_for(state="detached", timeout=LIMIT_MS)
+    wait_until_connected(page, lab, name)
+
+
+def group(page: Page, words: str) -> Locator:
+    return page.get_by_role("group", name=re.compile(words))
+
+
+def back_to(page: Page, selector: str) -> None:
+    """Shift+Tab until what has the focus matches a CSS selector."""
+    for _ in range(30):
+        page.keyboard.press("Shift+Tab")
+        if page.locator(":focus").evaluate("(node, selector) => node.matches(selector)", selector):
+            return
+    raise AssertionError(f"no way to {selector}")
+
+
+def answer_everything_rightly(page: Page, bank: Bank) -> None:
+    """With keys alone, from the last choice of the first question on, which has the focus."""
+    keys = page.keyboard
+    keys.press("Space")
+    expect(page.get_by_role("radio").nth(2)).to_be_checked()
+    keys.press("Tab")
+    assert page.locator(".course-quiz-reply:not(:empty)").count() == 0, "a choice was judged before Answer"
+    keys.press("Enter")
+    one = group(page, "What does a layer keep")
+    expect(one.get_by_role("status")).to_contain_text("the weights are computed anew", timeout=LIMIT_MS)
+    expect(one.get_by_role("button", name="Try again")).to_be_focused()
+    keys.press("Enter")
+    expect(one.get_by_role("radio").nth(0)).to_be_focused()
+    for key in ("Space", "ArrowDown", "Tab", "Enter"):
+        keys.press(key)
+    expect(one.get_by_role("status")).to_contain_text("Right.", timeout=LIMIT_MS)
+    expect(one.get_by_role("status")).to_be_focused()
+    for key in ("Tab", "Space", "Tab", "Tab", "Space", "Tab", "Enter"):
+        keys.press(key)
+    expect(group(page, "What makes").get_by_role("status")).to_contain_text("rows and layers", timeout=LIMIT_MS)
+    keys.press("Tab")
+    number = group(page, "How large")
+    keys.type("1,4375")
+    keys.press("Enter")
+    expect(number.get_by_role("status")).to_contain_text("A comma can mean two things.", timeout=LIMIT_MS)
+    expect(number.get_by_role("textbox")).to_be_focused()
+    keys.press("ControlOrMeta+a")
+    keys.type("1472 KiB")
+    keys.press("Enter")
+    expect(number.get_by_role("status")).to_contain_text("undisclosed: two tensors.", timeout=LIMIT_MS)
+    keys.press("Tab")
+    order = bank.questions[3]
+    assert isinstance(order, Order)
+    for item in order.shown:
+        keys.type(str(order.items.index(item) + 1))
+        keys.press("Tab")
+    keys.press("Enter")
+    expect(group(page, "What happens in a step").get_by_role("status")).to_contain_text("Right.", timeout=LIMIT_MS)
+
+
+def expect_all_answered(page: Page) -> None:
+    expect(page.get_by_role("status").filter(has_text="Right.")).to_have_count(4, timeout=LIMIT_MS)
+    expect(page.get_by_role("radio", name="Its key and its value", exact=True)).to_be_checked()
+    expect(page.get_by_role("checkbox", name="More layers")).to_be_checked()
+    expect(page.get_by_role("textbox", name="Your answer in MiB")).to_have_value("1472 KiB")
+    expect(page.get_by_role("combobox", name="Append them to the cache")).to_have_value("2")
+    expect(group(page, "How large").get_by_role("status")).to_contain_text("undisclosed: two tensors.")
+    expect(page.get_by_role("button", name=re.compile("^(Answer|Try again)$"))).to_have_count(0)
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+def test_every_type_is_answered_with_keys_alone_and_comes_back(
+    browser: Browser, page: Page, lab: Lab, front_end: str
+) -> None:
+    name = FRONT_ENDS[front_end]
+    bank = load_bank(lab.folder / f"{name}.toml")
+    frames: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(str(frame))))
+    open_at(page, lab, front_end, name)
+    run_first_cell(page)
+    back_to(page, "input[type=radio]")
+
+    # Until something is answered, neither the page nor what the kernel sent to it has any of the key.
+    assert any("What makes the cache larger" in frame for frame in frames)
+    for text in (page.content(), *frames):
+        assert "undisclosed" not in text and "1.4375" not in text and "0.71875" not in text
+
+    answer_everything_rightly(page, bank)
+    events = Store(lab.folder / "data").events("answer")
+    given = [(event.name, event.data["right"]) for event in events if event.name[:2] == name[:2]]
+    assert given == [
+        (f"{name[:2]}.{identifier}", right)
+        for identifier, right in
+        [("kept", False), ("kept", True), ("grows", True), ("size", True), ("steps", True)]
+    ]  # fmt: skip
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".jp-Cell.jp-mod-active")).to_contain_text("last = 1")
+
+    restart_kernel(page, lab, name)
+    if front_end == "lab":
+        open_at(page, lab, "lab", name)
+        run_all(page)
+        expect_all_answered(page)
+    else:  # another browser, and the other front end
+        page.goto("about:blank")
+        with browser.new_context(viewport={"width": 1280, "height": 1600}) as another:
+            elsewhere = another.new_page()
+            open_at(elsewhere, lab, "lab", name)
+            run_all(elsewhere)
+            expect_all_answered(elsewhere)
+
+
+def test_without_its_kernel_a_quiz_says_what_to_do(page: Page, lab: Lab) -> None:
+    open_at(page, lab, "lab", "06_gone")
+    run_all(page)
+    restart_kernel(page, lab, "06_gone")
+    number = group(page, "How large")
+    number.get_by_role("textbox").press_sequentially("1.4375")
+    number.get_by_role("button", name="Answer").press("Enter")
+    expect(number.get_by_role("status")).to_contain_text("Otherwise run this cell again.", timeout=LIMIT_MS)
+    assert Store(lab.folder / "data").events("answer", "06.size") == []
+
+
+def test_a_quiz_has_names_and_axe_finds_nothing_serious_in_either_theme(page: Page, lab: Lab) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    open_at(page, lab, "lab", "07_names")
+    run_all(page)
+    expect(page.get_by_role("region", name="Questions on notebook 07")).to_be_visible()
+    one = page.get_by_role(
+        "group", name="1. What does a layer keep of a token, so that attention need not compute it again?"
+    )
+    expect(one.get_by_role("radio")).to_have_count(3)
+    expect(one.get_by_role("radio", name="Its row of attention weights")).to_be_visible()
+    expect(group(page, "^2. What makes").get_by_role("checkbox", name="More query heads")).to_be_visible()
+    expect(group(page, "^3. How large").get_by_role("textbox", name="Your answer in MiB")).to_be_visible()
+    expect(group(page, "^4. What happens").get_by_role("combobox", name="Read all rows")).to_be_visible()
+    expect(page.get_by_role("button", name="Answer", exact=True)).to_have_count(4)
+
+    one.get_by_role("radio", name="Its row of attention weights").press("Space")
+    one.get_by_role("button", name="Answer").press("Enter")
+    expect(one.get_by_role("status")).to_contain_text("Not right.", timeout=LIMIT_MS)
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        address = f"{lab.url}/lab/api/settings/@jupyterlab/apputils-extension:themes?token={lab.token}"
+        assert page.request.put(address, data={"raw": json.dumps({"theme": theme})}).ok
+        open_at(page, lab, "lab", "07_names")
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme, timeout=LIMIT_MS)
+        run_all(page)
+        expect(one.get_by_role("status")).to_contain_text("Not right.", timeout=LIMIT_MS)
+        found = axe.run(page, context=".course-quiz").response["violations"]
+        serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+        assert serious == [], (theme, found)
+
+    # JupyterLab's own bars leave half of it to the notebook.
+    page.set_viewport_size({"width": 700, "height": 900})
+    for element in page.locator(".course-quiz, .course-quiz fieldset").all():
+        assert element.evaluate("node => node.scrollWidth <= node.clientWidth + 1"), "it is wider than a narrow page"
+
+
+def test_a_warm_up_is_skipped_with_one_key_and_does_not_come_back_today(page: Page, lab: Lab) -> None:
+    store = Store(lab.folder / "data")
+    question = load_bank(write_bank(lab.folder, name="01_missed")).questions[0]
+    store.record("answer", question.name, {"given": 0, "right": False}, question.version)
+    open_at(page, lab, "lab", "02_warm")
+    run_first_cell(page)
+    region = page.get_by_role("region", name="Warm-up before notebook 02")
+    expect(region).to_contain_text("From notebook 01")
+    back_to(page, ".course-quiz button")
+    page.keyboard.press("Escape")
+    expect(region).to_contain_text("Skipped.")
+    expect(region.get_by_role("radio")).to_have_count(0)
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".jp-Cell.jp-mod-active")).to_contain_text("last = 1")
+    restart_kernel(page, lab, "02_warm")
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    expect(page.get_by_text("Warm-up: skipped for today.")).to_be_visible(timeout=LIMIT_MS)
+    assert [event.name for event in store.events("skip")] == ["02"]

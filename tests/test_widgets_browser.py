@@ -1,0 +1,262 @@
+"""Knobs and predictions in a real JupyterLab and Notebook 7, with nothing but keys, through a restart of the kernel."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+from lab_server import CHROMIUM, CHROMIUM_FLAGS, Lab, needs_chromium, start_lab, wait_until_it_answers
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
+
+if CHROMIUM:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+FRONT_ENDS = ("lab/tree", "notebooks")
+LIMIT_MS = 20_000
+KNOBS = """\
+from course_lib.study import Knob, explore
+from course_lib.study.style import Picture, picture
+from course_lib.study.widgets import Choice
+
+
+def draw(prompt: int, answer: int, form: str) -> Picture:
+    if prompt == 6:
+        raise ValueError("Six tokens do not fit: take fewer.")
+    figure, _ = picture(2, alt=f"{prompt} and {answer} tokens in {form}.")
+    return figure
+
+
+explore(
+    draw,
+    prompt=Knob("Prompt (tokens)", low=1, high=9, start=4),
+    answer=Knob("Answer (tokens)", low=16, high=128, start=32, step=16),
+    form=Choice("Number format", ("float32", "float16")),
+)
+"""
+PREDICTIONS = """\
+from course_lib.study import compare, predict
+
+predict("09.tokens", "How many tokens does the cache hold?", default=9, unit="tokens")
+predict("09.passes", "How many passes does that take?", default=5, unit="passes")
+"""
+COMPARISON = 'compare("09.tokens", measured=8)'
+QUESTIONS = ("How many tokens does the cache hold?", "How many passes does that take?")
+
+
+@pytest.fixture(scope="module")
+def small_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A server that shows one notebook and keeps what is written in a folder of its own."""
+    private, folder = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("small")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    for number, front_end in enumerate(FRONT_ENDS):
+        sources = [source.replace("09.", f"0{number}.") for source in (KNOBS, PREDICTIONS, COMPARISON)]
+        cells = [new_code_cell(source) for source in sources]
+        notebook = new_notebook(cells=[*cells, new_markdown_cell("The end.")], metadata=kernel)
+        nbformat.write(notebook, folder / f"{front_end.split('/')[0]}.ipynb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_DATA", str(folder / "data"))
+        server, running = start_lab(folder, private)
+    try:
+        wait_until_it_answers(server, running, private / "lab.log")
+        yield running
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
+        yield started
+        started.close()
+
+
+class Learner:
+    """Somebody without a mouse who works through the small notebook."""
+
+    def __init__(self, browser: "Browser", lab: Lab, front_end: str) -> None:
+        self.page: Page = browser.new_context(viewport={"width": 1000, "height": 1400}).new_page()
+        name = f"{front_end.split('/')[0]}.ipynb"
+        reset = "&reset" if front_end.startswith("lab") else ""
+        self.page.goto(f"{lab.url}/{front_end}/{name}?token={lab.token}{reset}")
+        self.data = lab.folder / "data"
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Until the keys reach the notebook, and a kernel it."""
+        expect(self.page.locator(".jp-KernelName")).to_have_text("Python 3 (ipykernel)", timeout=60_000)
+        expect(self.page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')).to_be_visible(timeout=60_000)
+        self.page.locator(".jp-Notebook .jp-Cell").first.focus()
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def write(self, text: str) -> None:
+        self.press("ControlOrMeta+a")
+        self.page.keyboard.type(text)
+
+    def run_cell(self, number: int) -> None:
+        """Shift+Enter, and wait until the cell, counted from 0, has run."""
+        self.press("Shift+Enter")
+        prompt = self.page.locator(".jp-Cell").nth(number).locator(".jp-InputPrompt")
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=LIMIT_MS)
+
+    def says(self, sentence: str) -> None:
+        expect(self.page.get_by_role("status").filter(has_text=sentence)).to_be_visible(timeout=LIMIT_MS)
+
+    def sees(self, alt: str) -> None:
+        expect(self.page.get_by_role("img", name=alt, exact=True)).to_be_visible(timeout=LIMIT_MS)
+
+    def stands_on(self, place: "Locator") -> None:
+        expect(place).to_be_focused(timeout=LIMIT_MS)
+
+    def control(self, role: str, label: str) -> "Locator":
+        return self.page.get_by_role(role, name=label, exact=True)  # type: ignore[arg-type]
+
+    def predictions(self) -> list[float]:
+        """What lies on the disk."""
+        with sqlite3.connect(self.data / "progress.sqlite") as database:
+            rows = database.execute("select data from events where kind = 'prediction' order by rowid").fetchall()
+        return [json.loads(data)["value"] for (data,) in rows]
+
+
+def turn_every_knob(learner: Learner) -> None:
+    learner.run_cell(0)
+    learner.sees("4 and 32 tokens in float32.")
+    learner.press("Shift+Tab")
+    learner.stands_on(learner.page.get_by_role("group", name="Figure", exact=True))
+    learner.press("Shift+Tab", "ArrowDown")
+    learner.sees("4 and 32 tokens in float16.")
+    learner.press("Shift+Tab")
+    learner.stands_on(learner.control("slider", "Answer (tokens)"))
+    learner.press("ArrowRight", "ArrowRight")
+    learner.sees("4 and 64 tokens in float16.")
+    learner.press("Shift+Tab")
+    learner.stands_on(field := learner.control("spinbutton", "Answer (tokens)"))
+    expect(field).to_have_value("64")
+    learner.press("ArrowDown")
+    learner.sees("4 and 48 tokens in float16.")
+    expect(learner.control("slider", "Answer (tokens)")).to_have_value("48")
+
+
+def write_what_cannot_be(learner: Learner) -> None:
+    """The picture stays, and a sentence stands beside the field."""
+    learner.write("50")
+    learner.says("50 is between two steps. This goes in steps of 16: write 48 or 64.")
+    learner.write("1000")
+    learner.says("1000 is outside the range: write a number from 16 to 128.")
+    learner.write("-")
+    learner.says("Write a number from 16 to 128.")
+    field = learner.control("spinbutton", "Answer (tokens)")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description("Write a number from 16 to 128.")
+    learner.sees("4 and 48 tokens in float16.")
+    assert serious_problems(learner.page) == []
+    learner.write("64")
+    learner.sees("4 and 64 tokens in float16.")
+    expect(field).to_have_attribute("aria-invalid", "false")
+
+    learner.press("Shift+Tab", "Shift+Tab")
+    learner.write("6")
+    learner.says("Six tokens do not fit: take fewer.")
+    learner.sees("4 and 64 tokens in float16.")
+    learner.write("5")
+    learner.sees("5 and 64 tokens in float16.")
+    learner.press(*["Tab"] * 5)
+    learner.stands_on(learner.page.get_by_role("group", name="Figure", exact=True))
+    learner.press("ArrowDown")  # on to the next cell
+
+
+def note_two_predictions(learner: Learner) -> None:
+    learner.run_cell(1)
+    first, second = (learner.page.get_by_label(question, exact=True) for question in QUESTIONS)
+    expect(second).to_be_visible(timeout=LIMIT_MS)
+    learner.press("Shift+Tab", "Shift+Tab")
+    learner.stands_on(first)
+    learner.write("eight")
+    learner.press("Enter")
+    learner.says("“eight” is not a number.")
+    learner.stands_on(first)
+    assert serious_problems(learner.page) == []
+    learner.write("9 tokens")
+    learner.press("Enter")
+    learner.says("Noted: 9 tokens.")
+    learner.stands_on(learner.page.get_by_role("status").filter(has_text="Noted: 9 tokens."))
+    learner.press("Tab")
+    learner.stands_on(second)
+    learner.write("4")
+    learner.press("Enter")
+    learner.says("Noted: 4 passes.")
+    learner.press("ArrowDown")
+    learner.run_cell(2)
+    comparison = learner.page.get_by_text("Your prediction")
+    expect(comparison).to_be_visible(timeout=LIMIT_MS)
+    expect(learner.page.get_by_text("Off by 1.")).to_be_visible()
+
+    learner.press(*["Shift+Tab"] * 2)
+    learner.stands_on(first)
+    learner.write("8")
+    learner.press("Tab")  # leaving the field is enough
+    learner.says("Noted: 8 tokens.")
+    learner.stands_on(second)
+    expect(learner.page.get_by_text("Exactly.")).to_be_visible(timeout=LIMIT_MS)
+
+
+def serious_problems(page: "Page") -> list[str]:
+    found = Axe().run(page, context=".course-controls").response["violations"]
+    assert page.locator(".course-controls").count() > 0
+    return [f"{problem['id']}: {problem['help']}" for problem in found if problem["impact"] in ("serious", "critical")]
+
+
+def restart_kernel(learner: Learner) -> None:
+    """As notebook 00 says: the key 0, twice; then the dialog is confirmed."""
+    learner.press("0", "0")
+    expect(learner.page.get_by_role("dialog")).to_be_visible(timeout=LIMIT_MS)
+    learner.press("Enter")
+    expect(learner.page.get_by_role("dialog")).to_have_count(0, timeout=LIMIT_MS)
+    expect(learner.page.locator('[data-status="idle"]').first).to_be_visible(timeout=LIMIT_MS)
+
+
+def turn_a_knob_whose_kernel_is_gone(learner: Learner) -> None:
+    learner.control("slider", "Answer (tokens)").focus()
+    learner.press("ArrowRight")
+    learner.says("The kernel does not answer. If a cell is running, wait for it; otherwise run this cell again.")
+    learner.sees("5 and 64 tokens in float16.")
+    learner.control("slider", "Prompt (tokens)").press("Escape")
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+def test_knobs_and_predictions_need_nothing_but_keys_and_numbers_outlive_the_kernel(
+    small_lab: Lab, browser: "Browser", front_end: str
+) -> None:
+    learner = Learner(browser, small_lab, front_end)
+    turn_every_knob(learner)
+    write_what_cannot_be(learner)
+    known = len(learner.predictions()) if learner.data.exists() else 0
+    note_two_predictions(learner)
+    assert learner.predictions()[known:] == [9, 4, 8]
+
+    learner.press("Enter")  # what was noted already is noted; keys are the notebook's again
+    learner.stands_on(learner.page.get_by_role("status").filter(has_text="Noted: 4 passes."))
+    restart_kernel(learner)
+    if front_end == FRONT_ENDS[0]:
+        turn_a_knob_whose_kernel_is_gone(learner)
+    learner.press("ControlOrMeta+s")
+    learner.page.reload()
+    learner.wait_until_ready()
+    for number in range(3):
+        learner.run_cell(number)
+    first, second = (learner.page.get_by_label(question, exact=True) for question in QUESTIONS)
+    expect(first).to_have_value("8", timeout=LIMIT_MS)
+    expect(second).to_have_value("4")
+    learner.says("Noted: 8 tokens.")
+    expect(learner.page.get_by_text("Exactly.")).to_be_visible(timeout=LIMIT_MS)
+    assert len(learner.predictions()) == known + 3, "showing them again records nothing"
+    learner.page.context.close()
