@@ -1,7 +1,7 @@
 """Small files of questions for the tests of quizzes, and notebooks that show them.
 
-The one idea: every text that must not reach a page before its answer contains the word "undisclosed", and every number and
-order of a key is one that occurs nowhere else. So one search finds any leak.
+The one idea: every text that must not reach a page before its answer contains the word "undisclosed", and every number
+and order of a key is one that occurs nowhere else. So one search finds any leak.
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ if CHROMIUM:
 
 LIMIT_MS = 30_000
 CELL_LIMIT_MS = 180_000  # some cells measure for many seconds, more beside other work
-QUESTION = re.compile("How many tokens does the cache hold")
+QUESTION = re.compile("How many tokens does the cache hold when the 4th new token is there")
 
 
 @pytest.fixture

@@ -235,14 +235,14 @@ def test_a_quiz_has_names_and_axe_finds_nothing_serious_in_either_theme(page: Pa
 
     one.get_by_role("radio", name="Its row of attention weights").press("Space")
     one.get_by_role("button", name="Answer").press("Enter")
-    expect(one.get_by_role("status")).to_contain_text("Not right.", timeout=LIMIT_MS)
+    expect(one.get_by_role("status")).to_contain_text("Not right yet.", timeout=LIMIT_MS)
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         address = f"{lab.url}/lab/api/settings/@jupyterlab/apputils-extension:themes?token={lab.token}"
         assert page.request.put(address, data={"raw": json.dumps({"theme": theme})}).ok
         open_at(page, lab, "lab", "07_names")
         expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme, timeout=LIMIT_MS)
         run_all(page)
-        expect(one.get_by_role("status")).to_contain_text("Not right.", timeout=LIMIT_MS)
+        expect(one.get_by_role("status")).to_contain_text("Not right yet.", timeout=LIMIT_MS)
         found = axe.run(page, context=".course-quiz").response["violations"]
         serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
         assert serious == [], (theme, found)

@@ -72,6 +72,17 @@ def test_every_attempt_is_recorded_in_order(sheet: Sheet) -> None:
     assert [event.data["right"] for event in answers()] == [False, False, True]
 
 
+def test_the_last_answer_of_a_notebook_records_that_it_is_finished() -> None:
+    """The questions of a notebook without a check, answered rightly or not; which one is last does not matter."""
+    questions = load_bank("02_prefill_and_decode").questions
+    sheet = Sheet(questions)
+    for number, question in enumerate(questions):
+        assert store().events("notebook") == [], f"finished after {number} of {len(questions)} answers"
+        given = {"one": 0, "several": [0], "number": "1", "order": list(range(len(getattr(question, "items", ()))))}
+        give(sheet, question.name, given[question.type])
+    assert [event.name for event in store().events("notebook")] == ["02"]
+
+
 def test_another_sheet_tells_the_same_after_a_restart(sheet: Sheet, bank: Path) -> None:
     for name, given in [("03.kept", 0), ("03.grows", [0, 2]), ("03.size", "1472 KiB"), ("03.steps", [3, 2, 1, 0])]:
         give(sheet, name, given)

@@ -11,7 +11,7 @@ import course_lib.study.quiz as quiz
 import course_lib.study.quiz_sheet as quiz_sheet
 from course_lib.progress.store import store
 from course_lib.quizzes.bank import load_bank
-from course_lib.study.quiz import NOTHING_DUE, NOTHING_YET, SKIPPED, names_for_today, warm_up
+from course_lib.study.quiz import NOTHING_DUE, NOTHING_YET, SKIPPED, names_for_today, skipped, warm_up
 from course_lib.study.quiz_sheet import Sheet
 
 
@@ -98,6 +98,8 @@ def test_a_warm_up_shows_its_questions_open_and_keeps_what_was_answered(
     answer(folder, "01_first", "kept", 1, warm_up="03")
     assert store().events("answer")[-1].data == {"given": 1, "right": True, "warm_up": "03"}
     assert sheet.states()["01.kept"]["right"]
+    tomorrow = Sheet([question], "03", (datetime.now(UTC) + timedelta(seconds=1)).isoformat())
+    assert tomorrow.states()["01.kept"]["given"] is None
     assert asked(folder, monkeypatch) == before  # run again, in a new kernel too: the same
     assert Sheet([question]).states()["01.kept"]["given"] == 0  # the quiz keeps its own answer
 
@@ -119,6 +121,7 @@ def test_a_skipped_warm_up_stays_empty_for_this_sitting_only(folder: Path) -> No
     assert sheet.receive({"kind": "skip"}) == {"kind": "skipped", "problem": ""}
     assert [(event.name, event.data) for event in store().events("skip")] == [("03", {})]
     assert shown(folder) == SKIPPED
+    assert not skipped("03", (datetime.now(UTC) + timedelta(seconds=1)).isoformat())
     assert shown(folder, "02").startswith("Warm-up before notebook 02")
 
 

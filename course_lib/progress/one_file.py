@@ -36,8 +36,8 @@ Row = tuple[int, str, str, str, str, str, str, str, str]
 
 @dataclass(frozen=True)
 class Found:
-    """What was found at a path: how it stands (missing, empty, damaged or sound), the sound events in it in the order of
-    their arrival, and whether they are numbered without a gap."""
+    """What was found at a path: how it stands (missing, empty, damaged or sound), the sound events in it in the order
+    of their arrival, and whether they are numbered without a gap."""
 
     state: str
     events: list[Event] = field(default_factory=list)

@@ -41,8 +41,9 @@ class Map:
     def __repr__(self) -> str:
         lines = [*self.notices]
         for one in self.found:
-            said = [f"{heading.lower()}: {text}" for heading, text in zip(HEADINGS[1:], cells(one)) if text]
-            lines.append(f"{one.notebook}: {', '.join(said)}")
+            *counts, state = cells(one)
+            said = [f"{heading.lower()}: {text}" for heading, text in zip(HEADINGS[1:], counts) if text]
+            lines.append(f"{one.notebook}: {', '.join([*said, state])}")
         return "\n".join([*lines, f"Next: {what_next(self.found)}"])
 
 

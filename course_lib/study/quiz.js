@@ -108,7 +108,7 @@ function makeQuestion(question, number, unique, send) {
   const show = button("Show the answer");
   const reply = make("div", { className: "course-quiz-reply", role: "status", tabIndex: -1 });
   const actions = make("div", { className: "course-quiz-actions" }, [answer, again, show]);
-  const source = question.source ? [make("span", { className: "course-quiz-source" }, [question.source])] : [];
+  const source = question.source ? [make("span", { className: "course-quiz-source" }, [`${question.source} `])] : [];
   const element = make("fieldset", { className: "course-quiz-question", ...OWN_KEYS }, [
     make("legend", {}, [...source, `${number}. `, ...rich(question.text)]),
     controls.element,
@@ -188,7 +188,7 @@ function makeQuestion(question, number, unique, send) {
 
 /** What is said to an answer. */
 function told(state) {
-  const nodes = [plain(state.right ? "Right." : "Not right.", "course-quiz-verdict")];
+  const nodes = [plain(state.right ? "Right." : "Not right yet.", "course-quiz-verdict")];
   nodes.push(...state.said.map((spans) => paragraph(spans)));
   if (state.answer.length === 1) {
     nodes.push(paragraph([["text", "The answer: "], ...state.answer[0]]));

@@ -66,7 +66,7 @@ def warm_up(notebook: str, *, folder: Path = QUESTIONS) -> None:
     questions, problems = earlier_questions(here, folder)
     for problem in problems:
         say(f"Warm-up: some questions are left out. {problem}")
-    if any(event.at >= since for event in store().events("skip", here)):
+    if skipped(here, since):
         say(SKIPPED)
         return
     names = names_for_today(list(questions), here, since, now)
@@ -90,6 +90,11 @@ def earlier_questions(here: str, folder: Path) -> tuple[dict[str, Question], lis
             except BadQuestions as error:
                 problems.append(str(error))
     return questions, problems
+
+
+def skipped(here: str, since: str) -> bool:
+    """Whether the warm-up of a notebook was skipped from `since` on."""
+    return any(event.at >= since for event in store().events("skip", here))
 
 
 def names_for_today(names: Sequence[str], here: str, since: str, now: datetime) -> list[str]:

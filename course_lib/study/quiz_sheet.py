@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from course_lib.progress.store import NotSaved, store
+from course_lib.progress.summary import finish_if_complete
 from course_lib.quizzes.bank import Choices, Number, Order, Question
 from course_lib.quizzes.judge import NotAnAnswer, Standing, check_given, judge, standing
 from course_lib.quizzes.text import Spans, spans
@@ -90,6 +91,7 @@ class Sheet:
             return {"kind": "problem", "question": question.name, "text": str(error)}
         data = self.marked({"given": answer, "right": right})
         problem = save("answer", question.name, data, question.version)
+        finish_if_complete(question.notebook)
         return {"kind": "state", "questions": self.states(question), "problem": problem}
 
     def show_answer(self, question: Question) -> Message:

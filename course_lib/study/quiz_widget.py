@@ -24,7 +24,7 @@ class QuestionsWidget(anywidget.AnyWidget):
     _esm = HERE / "quiz.js"
     _css = HERE / "quiz.css"
     title = traitlets.Unicode().tag(sync=True)
-    questions = traitlets.List().tag(sync=True)
+    questions: traitlets.List[Message] = traitlets.List().tag(sync=True)
     can_skip = traitlets.Bool().tag(sync=True)
 
     def __init__(self, sheet: Sheet, title: str, sources: dict[str, str] | None = None) -> None:
