@@ -2,7 +2,7 @@
 
 The one idea: nothing of the machine's user is read or written, and nothing outside the machine is asked. The server
 listens on the loopback address at a port that the system chose, behind its own token; every address that the page asks
-for elsewhere is kept in `Page.elsewhere`. Import the fixtures `lab` and `open_notebook` from here.
+for elsewhere is kept in `Page.elsewhere`. Import the fixtures `lab`, `browser` and `open_notebook` from here.
 """
 
 import secrets
@@ -12,13 +12,18 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 from course_lib.commands.lab import jupyter_command, jupyter_environment
+
+if TYPE_CHECKING:  # it is imported where it is used: without it the other tests still run
+    from playwright.sync_api import Browser, Page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CHROMIUM_FLAGS = [
@@ -74,14 +79,13 @@ def wait_until_it_answers(server: subprocess.Popen[bytes], lab: Lab, log: Path, 
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """JupyterLab on copies of the notebooks."""
-    private, folder = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("course") / "notebooks"
-    folder.mkdir()
-    for notebook in NOTEBOOKS.glob("*.ipynb"):
-        shutil.copy(notebook, folder)
-    server, running = start_lab(folder, private)
+@contextmanager
+def running_lab(folder: Path, private: Path, data: Path | None = None) -> Iterator[Lab]:
+    """JupyterLab on `folder` until the block ends; what a learner does there is kept in `data`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if data is not None:
+            patch.setenv("COURSE_DATA", str(data))
+        server, running = start_lab(folder, private)
     try:
         wait_until_it_answers(server, running, private / "lab.log")
         yield running
@@ -94,11 +98,32 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             server.wait()
 
 
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab on copies of the notebooks."""
+    private, folder = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("course") / "notebooks"
+    folder.mkdir()
+    for notebook in NOTEBOOKS.glob("*.ipynb"):
+        shutil.copy(notebook, folder)
+    with running_lab(folder, private, private / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
+        yield launched
+        launched.close()
+
+
 @dataclass
 class Opened:
     """A notebook in a browser: the page, and every address beyond this machine that it asked for."""
 
-    page: "Page"  # noqa: F821 (playwright is imported where it is used: without it the other tests still run)
+    page: "Page"
     elsewhere: list[str] = field(default_factory=list)
 
     def note(self, url: str) -> None:
@@ -123,21 +148,20 @@ class Opened:
 
 
 @pytest.fixture
-def open_notebook(lab: Lab) -> Iterator[Callable[..., Opened]]:
+def open_notebook(lab: Lab, browser: "Browser") -> Iterator[Callable[..., Opened]]:
     """A function that opens a notebook by its file name, in a window of a given size."""
-    from playwright.sync_api import sync_playwright
+    windows = []
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
+    def open_it(notebook: str, width: int = 1280, height: int = 1600) -> Opened:
+        windows.append(browser.new_context(viewport={"width": width, "height": height}))
+        opened = Opened(windows[-1].new_page())
+        opened.page.on("request", lambda request: opened.note(request.url))
+        opened.page.on("websocket", lambda socket: opened.note(socket.url))
+        opened.page.goto(lab.address(notebook))
+        opened.page.locator(".jp-Notebook").wait_for(timeout=60_000)
+        opened.wait_until_idle()
+        return opened
 
-        def open_it(notebook: str, width: int = 1280, height: int = 1600) -> Opened:
-            opened = Opened(browser.new_context(viewport={"width": width, "height": height}).new_page())
-            opened.page.on("request", lambda request: opened.note(request.url))
-            opened.page.on("websocket", lambda socket: opened.note(socket.url))
-            opened.page.goto(lab.address(notebook))
-            opened.page.locator(".jp-Notebook").wait_for(timeout=60_000)
-            opened.wait_until_idle()
-            return opened
-
-        yield open_it
-        browser.close()
+    yield open_it
+    for window in windows:
+        window.close()

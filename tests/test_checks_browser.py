@@ -11,16 +11,17 @@ from textwrap import dedent
 import nbformat
 import pytest
 from check_mutants import RIGHT, WRONG
-from lab_server import CHROMIUM, CHROMIUM_FLAGS, Lab, needs_chromium, start_lab, wait_until_it_answers
+from lab_server import CHROMIUM, Lab, browser, needs_chromium, running_lab
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.commands.kernels import execute
 
+__all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 
 if CHROMIUM:
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import Page, expect, sync_playwright
+    from playwright.sync_api import Browser, Page, expect
 
 LIMIT_MS = 30_000
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
@@ -44,23 +45,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     for cell in notebook.cells:
         cell.execution_count = None  # so that a cell that has run here shows it
     nbformat.write(notebook, folder / "checks.ipynb")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_DATA", str(folder / "data"))
-        server, running = start_lab(folder, private)
-    try:
-        wait_until_it_answers(server, running, private / "lab.log")
+    with running_lab(folder, private, folder / "data") as running:
         yield running
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 @pytest.fixture(scope="module")
-def page(lab: Lab) -> Iterator["Page"]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
-        yield browser.new_context().new_page()
-        browser.close()
+def page(browser: "Browser") -> Iterator["Page"]:
+    with browser.new_context() as context:
+        yield context.new_page()
 
 
 def open_in(page: "Page", lab: Lab, theme: str, width: int) -> None:

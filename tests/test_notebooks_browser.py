@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from lab_server import CHROMIUM, Opened, lab, needs_chromium, open_notebook
+from lab_server import CHROMIUM, Opened, browser, lab, needs_chromium, open_notebook
 
-__all__ = ["lab", "open_notebook"]  # fixtures
+__all__ = ["browser", "lab", "open_notebook"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 

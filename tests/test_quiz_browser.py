@@ -9,16 +9,17 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from lab_server import CHROMIUM, CHROMIUM_FLAGS, Lab, needs_chromium, start_lab, wait_until_it_answers
+from lab_server import Lab, browser, needs_chromium, running_lab
 from small_quiz import write_bank, write_notebook
 
 from course_lib.progress.store import Store
 from course_lib.quizzes.bank import Bank, Order, load_bank
 
+__all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.browser, needs_chromium]
 pytest.importorskip("playwright.sync_api")
 
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 
 LIMIT_MS = 30_000
 IDLE = ".jp-Notebook-ExecutionIndicator[data-status=idle]"
@@ -34,23 +35,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         bank = write_bank(folder, name=name)
         write_notebook(folder / f"{name}.ipynb", first + f"Quiz(Path({str(bank)!r}))", "last = 1")
     write_notebook(folder / "02_warm.ipynb", first + f"warm_up('02', folder=Path({str(folder)!r}))", "last = 1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_DATA", str(folder / "data"))
-        server, running = start_lab(folder, private)
-        try:
-            wait_until_it_answers(server, running, private / "lab.log")
-            yield running
-        finally:
-            server.terminate()
-            server.wait(20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
-        yield launched
-        launched.close()
+    with running_lab(folder, private, folder / "data") as running:
+        yield running
 
 
 @pytest.fixture

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import nbformat
 import pytest
-from lab_server import CHROMIUM, CHROMIUM_FLAGS, Lab, needs_chromium, start_lab, wait_until_it_answers
+from lab_server import CHROMIUM, Lab, browser, needs_chromium, running_lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+__all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 
 if CHROMIUM:
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+    from playwright.sync_api import Browser, Locator, Page, expect
 
 FRONT_ENDS = ("lab/tree", "notebooks")
 LIMIT_MS = 20_000
@@ -58,23 +59,8 @@ def small_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         cells = [new_code_cell(source) for source in sources]
         notebook = new_notebook(cells=[*cells, new_markdown_cell("The end.")], metadata=kernel)
         nbformat.write(notebook, folder / f"{front_end.split('/')[0]}.ipynb")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_DATA", str(folder / "data"))
-        server, running = start_lab(folder, private)
-    try:
-        wait_until_it_answers(server, running, private / "lab.log")
+    with running_lab(folder, private, folder / "data") as running:
         yield running
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
-        yield started
-        started.close()
 
 
 class Learner:

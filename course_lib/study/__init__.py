@@ -10,9 +10,10 @@ from course_lib.study.course_map import course_map
 from course_lib.study.predictions import compare, predict
 from course_lib.study.progress_view import progress
 from course_lib.study.quiz import Quiz, warm_up
-from course_lib.study.widgets import Knob, explore
+from course_lib.study.widgets import Choice, Knob, explore
 
 __all__ = [
+    "Choice",
     "Knob",
     "Quiz",
     "check",
