@@ -297,7 +297,7 @@ def test_a_cache_with_another_text_in_row_0_is_refused() -> None:
 def test_a_cache_that_fills_up_ends_the_text_and_keeps_it() -> None:
     cache = poisoned_cache(MODEL, 1, len(PROMPT) + 3)
     events: list[int] = []
-    with pytest.raises(CacheFull, match="row 0 needs 1 more slots, 0 are free"):
+    with pytest.raises(CacheFull, match="row 0 needs 1 more slot, 0 are free"):
         for event in stream(MODEL, PROMPT, max_new_tokens=20, cache=cache):
             events.append(event.token)
     assert tuple(events) == greedy_by_full_passes(MODEL, PROMPT, 4) and cache.lengths == (len(PROMPT) + 3,)

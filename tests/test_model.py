@@ -1,7 +1,9 @@
 """The model judged by the oracle: full passes, what a batch may not change, gradients, number types, and errors."""
 
 from dataclasses import replace
+from math import cos as cosine
 from math import isnan
+from math import sin as sine
 
 import pytest
 import torch
@@ -23,7 +25,7 @@ from shapes import (
 )
 
 from course_lib.generation import generate
-from course_lib.model import ModelConfig, Transformer, rotation_table
+from course_lib.model import ModelConfig, Transformer, rotation, rotation_table
 
 each_shape = pytest.mark.parametrize("shape", SHAPES)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -208,3 +210,47 @@ def test_the_state_dict_has_the_names_and_shapes_that_checkpoints_write() -> Non
                 f"layers.{i}.down": (c.d_model, c.d_ff),
             }
         assert {name: tuple(t.shape) for name, t in Transformer(config).state_dict().items()} == expected
+
+
+# --- Rotations
+
+
+@pytest.mark.parametrize("end", [1, 255, 256, 257, 511, 512, 513, 1024, 1025, 3000])
+@each_dtype
+def test_rotations_of_all_positions_are_those_of_the_formula(end: int, dtype: torch.dtype) -> None:
+    """However far the table has grown. The last positions before a table ends, and the first of the next, among them.
+
+    The formula is that of RoFormer, worked out by Python's own cosine; the table is made in float64 and rounded once.
+    """
+    config = SHAPES["gqa"]
+    assert config.rope_factors is not None
+    # Rounded once; and an angle of 3,000 radians is itself only known to 3,000 eps.
+    tolerance = max(torch.finfo(dtype).eps, torch.finfo(torch.float64).eps * end)
+    positions = [max(0, end - 2), end - 1, 0]
+    cos, sin = rotation(config, torch.tensor([positions]), dtype, end)
+    assert cos.shape == sin.shape == (1, 3, 1, config.head_dim) and cos.dtype == sin.dtype == dtype
+    for i, position in enumerate(positions):
+        for pair, factor in enumerate(config.rope_factors):
+            angle = position * config.rope_theta ** (-2 * pair / config.head_dim) / factor
+            for entry, sign in ((pair, -1), (pair + config.head_dim // 2, 1)):
+                assert abs(cos[0, i, 0, entry].item() - cosine(angle)) <= tolerance
+                assert abs(sin[0, i, 0, entry].item() - sign * sine(angle)) <= tolerance
+
+
+@pytest.mark.parametrize("held", [246, 250, 254, 255, 256, 257, 510, 511])
+def test_padding_beside_a_long_row_may_reach_beyond_every_real_position(held: int) -> None:
+    """A row of `held` tokens gets one more while its neighbour reads ten: the padding of the first stands at positions
+    that no token has, and that a table of rotations may end before."""
+    config = replace(SHAPES["gqa"], max_positions=held + 1)
+    model = random_weights(Transformer(config).double())
+    long, short = text_of("gqa", held + 1), text_of("gqa", 10, seed=1)
+    cache = poisoned_cache(model, 3, held + 1)
+    feed(model, cache, {2: long[:held]})
+    got = feed(model, cache, {2: long[held:], 0: short})
+    for row, text in ((2, long), (0, short)):
+        alone = feed(model, None, {0: text})[0]
+        expected = alone[-1:] if row == 2 else alone
+        assert got[row].shape == expected.shape
+        assert difference(got[row], expected) <= TOLERANCE[torch.float64]
+    feed(model, cache, {2: [], 0: [3]})  # nor does a row that rests disturb
+    assert cache.lengths == (11, 0, held + 1)

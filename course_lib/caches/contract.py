@@ -34,7 +34,7 @@ class CacheFull(Exception):
 
     def __init__(self, row: int, needed: int, free: int) -> None:
         super().__init__(
-            f"row {row} needs {needed} more slots, {free} are free: "
+            f"row {row} needs {needed} more slot{'s' * (needed != 1)}, {free} {'is' if free == 1 else 'are'} free: "
             "make the cache larger, release or truncate a row, or generate fewer tokens"
         )
         self.row, self.needed, self.free = row, needed, free
@@ -62,7 +62,7 @@ class Step(ABC):
 
     positions: Tensor
     mask: Tensor | None
-    end: int  # every position is below it
+    end: int  # every position is below it, that of padding included
 
     def __init__(self, n_layers: int) -> None:
         self.n_layers, self.written = n_layers, 0
@@ -114,7 +114,7 @@ class Cache(ABC):
         self.in_step = True
         try:
             step = self.open(rows, counts)
-            step.end = max(self.lengths[row] + count for row, count in zip(rows, counts, strict=True))
+            step.end = max(self.lengths[row] for row in rows) + max(counts)
             yield step
             if step.written != self.n_layers:
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
