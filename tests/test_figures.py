@@ -13,7 +13,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from course_lib.metrics import Timing
-from course_lib.study import cache_figures, figures, style
+from course_lib.sizing import how_many_fit
+from course_lib.study import cache_figures, figures, sizing_figures, style
 from course_lib.study.style import Picture
 
 LINE = {"fixed_s": 0.06, "per_prompt_token_s": 0.0017, "tpot_s": 0.05}
@@ -43,6 +44,23 @@ def all_figures() -> dict[str, Picture]:
         "latency, most": figures.latency_composition(2048, 128, **LINE),
         "latency, negative": figures.latency_composition(2048, 128, **(LINE | {"fixed_s": -0.1})),
         **about_the_cache(),
+        **about_sizes(),
+    }
+
+
+def about_sizes() -> dict[str, Picture]:
+    names = ("llama-3-8b", "qwen3-0.6b", "mistral-7b-v0.1", "gemma-3-27b")
+    sizes = {name: {0: 0, 4096: 2**20, 32768: number * 2**30} for number, name in enumerate(names)}
+    long_name, sizes_of_it = "a-model-with-a-long-name", {0: 0, 131072: 10**12}
+    asked = "80 GB, Llama-3-8B with weights of 16 bits, 131,072 tokens in q8_0"
+    split = sizing_figures.memory_split
+    return {
+        "sizes": sizing_figures.sizes_by_tokens(sizes, "gemma-3-27b", 4096, [4096], "64 sequences, bf16"),
+        "sizes, least": sizing_figures.sizes_by_tokens({"empty": {0: 0}}, "empty", 0),
+        "sizes, most": sizing_figures.sizes_by_tokens({long_name: sizes_of_it}, long_name, 131072, [128], "fp32"),
+        "split": split(how_many_fit(80 * 10**9, 10**9, weights=16 * 10**9, reserve=8 * 10**9), asked),
+        "split, nothing fits": split(how_many_fit(8 * 10**9, 10**9, weights=16 * 10**9), "8 GB"),
+        "split, many": split(how_many_fit(160 * 10**9, 1000)),
     }
 
 
@@ -139,7 +157,7 @@ def test_text_is_at_least_six_points_when_the_page_is_half_as_wide(pictures: dic
 
 def test_every_axis_with_numbers_has_a_label_with_a_unit(pictures: dict[str, Picture]) -> None:
     units = ("(s)", "(ms)", "(tokens)", "(tokens in the cache)", "position in the text", "tokens in the cache")
-    units += ("(bytes)", "(MiB)", "(GiB)", "tokens", "tokens so far", "position of the token", "(no unit)")
+    units += ("(bytes)", "(MiB)", "(GiB)", "(GB)", "tokens", "tokens so far", "position of the token", "(no unit)")
     for name, figure in pictures.items():
         for axes in figure.axes:
             for axis in (axes.xaxis, axes.yaxis):
