@@ -49,9 +49,17 @@ def python_help() -> str:
 
 def pieces(ids: Tensor, starts: Tensor, length: int) -> Tensor:
     """Pieces [rows, length + 1] of ids [N] that begin at `starts` [rows]: `length` tokens, each with its next one."""
-    if len(ids) <= length:
-        raise ValueError(f"a text of {len(ids)} tokens has no piece of {length} and one more: take a longer text")
+    has_a_piece(ids, length)
     return ids[starts[:, None] + torch.arange(length + 1)]
+
+
+def has_a_piece(ids: Tensor, length: int) -> None:
+    """Raises ValueError if ids [N] are too few for a piece of `length` tokens, each with its next one."""
+    if length < 1 or len(ids) <= length:
+        raise ValueError(
+            f"a text of {len(ids)} tokens has no piece of {length} and one more: "
+            "take a longer text, and pieces of at least 1"
+        )
 
 
 def spread(ids: Tensor, length: int, rows: int) -> Tensor:
@@ -72,13 +80,23 @@ def train(
 ) -> Transformer:
     """A model of the given shape, trained from seeded random weights on random pieces of ids [N].
 
-    `loss(model, pieces [rows, length + 1])` is what each of the `steps` makes smaller (AdamW). One thread does the
+    `loss(model, pieces [rows, length + 1])` is what each of the `steps` makes smaller (Adam). One thread does the
     work: for so small a model that is no slower, and sums keep their order, so a run can be repeated on its machine.
+    Raises ValueError for a text without a piece, no rows, or a token that the model does not know.
     """
+    has_a_piece(ids, length)
+    if rows < 1:
+        raise ValueError(f"{rows} rows of pieces teach nothing: take at least 1")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= config.vocab_size:
+        strange = low if low < 0 else high
+        raise ValueError(
+            f"token {strange} is not among the {config.vocab_size} of the model: 0 to {config.vocab_size - 1}"
+        )
     model = random_model(config, seed).requires_grad_(True)
     with torch.no_grad():
         model.final_norm.mul_(1 / 3)  # a random model has a clear favourite for each token; training starts without
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.95), fused=True)
     generator = torch.Generator().manual_seed(seed)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

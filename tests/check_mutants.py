@@ -14,7 +14,7 @@ from course_lib.checks.ex03_append import CASES
 FIRST, PROMPT, SINGLE, CHUNK, LAYERS, CACHES, EARLIER, INPUTS, PRECISION, LONGER = CASES
 ALL = frozenset(CASES)
 SEVERAL_CALLS = ALL - {FIRST, PROMPT}
-MORE_AT_ONCE = frozenset({PROMPT, CHUNK, LONGER})  # the cases that append more than one token in a call
+MORE_AT_ONCE = frozenset({PROMPT, CHUNK, PRECISION, LONGER})  # the cases that append more than one token in a call
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,16 @@ RIGHT = {
                 return cache[layer]
         append = Append()
         """,
+    "a list with a place for each layer, filled in their order": """
+        import torch
+        def append(cache, layer, k, v):
+            kept = cache.setdefault("layers", [])
+            if layer == len(kept):
+                kept.append((k, v))
+            else:
+                kept[layer] = tuple(torch.cat(pair, dim=1) for pair in zip(kept[layer], (k, v)))
+            return kept[layer]
+        """,
     "tensors that want a gradient": """
         import torch
         def append(cache, layer, k, v):
@@ -128,6 +138,27 @@ def changed(*pairs: tuple[str, str]) -> str:
         assert source.count(old) == 1, f"{source.count(old)} times: {old!r}"
         source = source.replace(old, new)
     return source
+
+
+IN_A_CHUNK = (
+    "import torch",
+    """
+    import torch
+    def after(given, keys, values):
+        for tensor in given:
+            if tensor.shape[1] > 1:
+                tensor.zero_()
+        return keys, values
+    """,
+)
+
+NEW = ("if layer in cache:", "new, k, v = (k, v), k.clone(), v.clone()\n        if layer in cache:")
+
+
+def rounded(when: str) -> str:
+    """The plain right solution, but new numbers pass through float16 where `when` is true."""
+    through = "k, v = (t.half().to(t.dtype) for t in (k, v))"
+    return changed(("if layer in cache:", f"if {when}: {through}\n        if layer in cache:"))
 
 
 WRONG = {
@@ -229,7 +260,7 @@ WRONG = {
             return k, v
         """,
         frozenset({CACHES}),
-        ("two caches share", "call 3 of 5, cache A, layer 0, keys, head 0, token 0", "in the other cache"),
+        ("two caches share", "call 9 of 20, cache A, layer 0, keys, head 0, token 0", "in the other cache"),
     ),
     "layers mixed": Wrong(
         changed(
@@ -238,13 +269,13 @@ WRONG = {
             ("[cache[layer][1], v]", "[cache[0][1], v]"),
             ("cache[layer] = (k, v)", "cache[0] = (k, v)"),
         ),
-        frozenset({LAYERS, LONGER}),
-        ("More tokens", "call 2 of 9", "layer 1"),
+        frozenset({LAYERS, CACHES, PRECISION, LONGER}),
+        ("More tokens", "call 2 of 64", "layer 1"),
     ),
     "every layer reads the layer before": Wrong(
         changed(("[cache[layer][0], k]", "[cache[max(layer - 1, 0)][0][:, :cache[layer][0].shape[1]], k]")),
-        frozenset({LAYERS, LONGER}),
-        ("another layer", "call 5 of 9", "layer 1, keys, head 0, token 0", "in layer 0"),
+        frozenset({LAYERS, CACHES, PRECISION, LONGER}),
+        ("another layer", "call 34 of 64", "layer 1, keys, head 0, token 0", "in layer 0"),
     ),
     "only the new tokens returned": Wrong(
         """
@@ -258,7 +289,7 @@ WRONG = {
     ),
     "only the last token kept": Wrong(
         changed(("cache[layer] = (k, v)", "cache[layer] = (k[:, -1:], v[:, -1:])")),
-        SEVERAL_CALLS - {PRECISION},
+        SEVERAL_CALLS - {LAYERS},
         ("Fewer tokens", "call 3 of 4"),
     ),
     "the average of old and new": Wrong(
@@ -277,12 +308,12 @@ WRONG = {
             ("return k, v", "return k.half().float(), v.half().float()"),
         ),
         frozenset({PRECISION}),
-        ("rounded", "call 1 of 4", "cache A"),
+        ("rounded", "call 1 of 60", "cache A"),
     ),
     "float32 inside": Wrong(
         changed(("if layer in cache:", "k, v = k.float(), v.float()\n        if layer in cache:")),
         frozenset({PRECISION}),
-        ("rounded", "call 3 of 4", "cache B"),
+        ("rounded", "call 16 of 60", "cache B"),
     ),
     "float64 for everything": Wrong(
         changed(("return k, v", "return k.double(), v.double()")),
@@ -330,8 +361,8 @@ WRONG = {
     ),
     "a second chunk replaces the first": Wrong(
         changed(("if layer in cache:", "if layer in cache and k.shape[1] == 1:")),
-        frozenset({CHUNK, LONGER}),
-        ("Only the new tokens", "call 3 of 4"),
+        frozenset({CHUNK, PRECISION, LONGER}),
+        ("Only the new tokens", "call 3 of 8"),
     ),
     "joined along the heads": Wrong(
         changed(("k], dim=1)", "k], dim=0)")), SEVERAL_CALLS, ("another axis", "shape [4, 1, 4]")
@@ -339,7 +370,7 @@ WRONG = {
     "room for 32 tokens": Wrong(
         changed(("return k, v", "return k[:, -32:], v[:, -32:]")),
         frozenset({LONGER}),
-        ("Fewer tokens", "call 5 of 6", "[3, 39, 2]"),
+        ("Fewer tokens", "call 5 of 26", "[3, 39, 2]"),
     ),
     "heads reversed": Wrong(changed(("return k, v", "return k, v.flip(0)")), ALL, ("heads are mixed up", "values")),
     "one head for all": Wrong(
@@ -385,4 +416,165 @@ WRONG = {
         changed(("return k, v", "raise SystemExit(0)")), ALL, ("raised an error", "SystemExit")
     ),
     "yields instead of returning": Wrong(changed(("return k, v", "yield k, v")), ALL, ("a generator",)),
+    "zeroes what it was given, in a chunk": Wrong(
+        changed(("return k, v", "return after(new, k, v)"), NEW, IN_A_CHUNK),
+        frozenset({INPUTS}),
+        ("changed k", "in the case “a prompt into an empty cache”, call 1 of 1"),
+    ),
+    "zeroes the values that it was given, in a chunk": Wrong(
+        changed(("return k, v", "return after(new[1:], k, v)"), NEW, IN_A_CHUNK),
+        frozenset({INPUTS}),
+        ("changed v", "in the case “a prompt into an empty cache”, call 1 of 1, layer 0, values"),
+    ),
+    "zeroes what it was given, one call later": Wrong(
+        """
+        import torch
+        def append(cache, layer, k, v):
+            for tensor in cache.pop("given", ()):
+                tensor.zero_()
+            cache["given"] = k, v
+            old = cache.get(layer, (k[:, :0], v[:, :0]))
+            cache[layer] = tuple(torch.cat(pair, 1) for pair in zip(old, (k, v)))
+            return cache[layer]
+        """,
+        frozenset({INPUTS}),
+        ("A later call changed the k of this one", "call 1 of 3"),
+    ),
+    "one tensor for each shape, shared by layers": Wrong(
+        changed(
+            ("return k, v", "return shared(cache, 'k', k), shared(cache, 'v', v)"),
+            (
+                "import torch",
+                """
+    import torch
+    def shared(cache, name, tensor):
+        return cache.setdefault((name, tuple(tensor.shape)), tensor.clone()).copy_(tensor)
+    """,
+            ),
+        ),
+        frozenset({EARLIER}),
+        ("a later call changed them", "in the case “layers stay apart”, call 1 of 64"),
+    ),
+    "zeroes the earlier tensors on a chunk": Wrong(
+        changed(
+            ("k, v = torch.cat", "before = cache[layer]; k, v = torch.cat"),
+            (
+                "cache[layer] = (k, v)",
+                """cache[layer] = (k, v)
+        if len(cache) and "before" in locals() and before[0].shape[1] < k.shape[1] - 1:
+            [tensor.zero_() for tensor in before]""",
+            ),
+        ),
+        frozenset({EARLIER, INPUTS}),
+        ("a later call changed them", "in the case “a chunk after single tokens”"),
+    ),
+    "float16 inside, in a prompt": Wrong(
+        rounded("k.shape[1] > 1"), frozenset({PRECISION}), ("rounded", "call 1 of 60, cache A", "as the first tokens")
+    ),
+    "float16 inside, in a long prompt": Wrong(
+        rounded("k.shape[1] > 16"), frozenset({PRECISION}), ("rounded", "call 1 of 60, cache A")
+    ),
+    "float16 inside, above the first layer": Wrong(
+        rounded("layer > 0"), frozenset({PRECISION}), ("rounded", "cache A, layer 1, keys")
+    ),
+    "float64 for float32, in a prompt": Wrong(
+        changed(
+            ("return k, v", "return (k.double(), v.double()) if n == 5 else (k, v)"),
+            ("if layer in", "n = k.shape[1]\n        if layer in"),
+        ),
+        frozenset({PRECISION}),
+        ("went in as float32", "float64", "in the case “a prompt into an empty cache”"),
+    ),
+    "float64 for the values, in another model": Wrong(
+        changed(("return k, v", "return k, v.double() if k.shape[0] == 8 else v")),
+        frozenset({PRECISION}),
+        ("The values went in as float32", "float64", "in the case “other models, a longer text”", "cache D"),
+    ),
+    "float32 for float16": Wrong(
+        changed(("return k, v", "return (k.float(), v.float()) if k.dtype == torch.half else (k, v)")),
+        frozenset({PRECISION}),
+        ("went in as float16", "float32", "cache C"),
+    ),
+    "layers above the first in one store that every new cache empties": Wrong(
+        """
+        import torch
+        kept = {}
+        def append(cache, layer, k, v):
+            if not cache:
+                kept.clear()
+            cache["used"] = True
+            store = kept if layer else cache
+            if layer in store:
+                k, v = (torch.cat(pair, dim=1) for pair in zip(store[layer], (k, v)))
+            store[layer] = (k, v)
+            return k, v
+        """,
+        frozenset({CACHES}),
+        ("two caches share", "cache A, layer 1", "in the other cache"),
+    ),
+    "three layers, then from the first again": Wrong(
+        changed(("if layer in cache:", "layer %= 3\n        if layer in cache:")),
+        frozenset({LAYERS, CACHES, PRECISION}),
+        ("More tokens", "layer 3"),
+    ),
+    "room for 64 tokens": Wrong(
+        changed(("return k, v", "return k[:, -64:], v[:, -64:]")), frozenset({LONGER}), ("Fewer tokens", "[3, 64, 2]")
+    ),
+    "stops at 39 tokens": Wrong(
+        changed(("return k, v", "return k[:, :39], v[:, :39]")), frozenset({LONGER}), ("Fewer tokens", "[3, 39, 2]")
+    ),
+    "room for 4 layers of 64 tokens": Wrong(
+        """
+        import torch
+        def append(cache, layer, k, v):
+            H, n, D = k.shape
+            room = cache.setdefault("room", k.new_zeros(2, 4, H, 64, D))
+            start = cache.get(layer, 0)
+            cache[layer] = end = start + n
+            room[0, layer, :, start:end], room[1, layer, :, start:end] = k, v
+            return room[0, layer, :, :end], room[1, layer, :, :end]
+        """,
+        frozenset({LAYERS, PRECISION, LONGER}),
+        ("raised an error", "IndexError", "layer 4"),
+    ),
+    "chunks of 4 reversed": Wrong(
+        changed(
+            (
+                "if layer in cache:",
+                "k, v = (k.flip(1), v.flip(1)) if k.shape[1] == 4 else (k, v)\n        if layer in cache:",
+            )
+        ),
+        frozenset({CHUNK, PRECISION}),
+        ("not in the order", "call 5 of 8"),
+    ),
+    "keys and values swapped for one head": Wrong(
+        changed(("return k, v", "return (v, k) if len(k) == 1 else (k, v)")),
+        frozenset({LONGER}),
+        ("mixed up", "cache B"),
+    ),
+    "keys and values swapped for more than 3 heads": Wrong(
+        changed(("return k, v", "return (v, k) if len(k) > 3 else (k, v)")),
+        frozenset({LONGER}),
+        ("mixed up", "cache C"),
+    ),
+    "the second head lacks the first token of a chunk, the first head the others": Wrong(
+        changed(
+            (
+                "if layer in cache:",
+                "k = k.clone()\n        if k.shape[1] > 1: k[0, 1:], k[1:, 0] = 0, 0\n        if layer in cache:",
+            )
+        ),
+        MORE_AT_ONCE,
+        ("zeros", "head 1, token 0"),
+    ),
+    "the order of a prompt reversed": Wrong(
+        changed(
+            (
+                "cache[layer] = (k, v)",
+                "k, v = (k, v) if layer in cache else (k.flip(1), v.flip(1))\n        cache[layer] = (k, v)",
+            )
+        ),
+        frozenset({PROMPT, PRECISION, LONGER}),
+        ("not in the order", "call 1 of 1", "the key of token 4"),
+    ),
 }

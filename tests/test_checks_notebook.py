@@ -18,7 +18,8 @@ from course_lib.checks import check_named, exercise
 from course_lib.checks.contract import Line, Verdict
 from course_lib.commands.kernels import CourseKernels, execute, read_notebook
 from course_lib.progress import Store, store
-from course_lib.study.check import Shown, checked, hint, hinted, marked, report
+from course_lib.quizzes.bank import load_bank
+from course_lib.study.check import Shown, checked, hint, hinted, marked, recorded, report
 
 module = importlib.import_module("course_lib.study.check")  # `course_lib.study.check` is the function
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
@@ -48,15 +49,15 @@ def test_a_pass_names_every_case_and_what_was_not_checked_and_is_recorded() -> N
     assert {line.removeprefix("  passed  ") for line in lines[1:11]} == ALL
     assert lines[11:] == [
         "Tolerance: none. A cache copies numbers and computes nothing, so what comes out equals what went in.",
-        "Not checked: speed, memory, more than one row.",
+        f"Not checked: {check_named(NAME).NOT_CHECKED}.",
     ]
     assert checks() == [{"passed": True, "cases": dict.fromkeys(ALL, True)}]
     assert "error-color" not in shown.html and "success-color" in shown.html
 
 
 def test_a_fail_shows_both_kinds_of_lines_and_is_recorded_case_by_case() -> None:
-    shown = judged(WRONG["layers mixed"].source)
-    wrong = WRONG["layers mixed"].fails
+    shown = judged(WRONG["chunks of 4 reversed"].source)
+    wrong = WRONG["chunks of 4 reversed"].fails
     assert shown.text.startswith("ex03.append: 2 of 10 cases failed.\n")
     assert (shown.text.count("  FAILED  "), shown.text.count("  passed  ")) == (2, 8)
     for label in ("Went in: ", "Expected:", "Came out:", "Where:   "):
@@ -132,6 +133,53 @@ def test_what_cannot_be_saved_is_said_and_everything_else_goes_on(data: Path) ->
         assert shown.text.startswith(f"Hint {number} of 3.")
         assert "That you had this hint is not saved. " in shown.text
     assert hinted(NAME).text.startswith("You have had all 3 hints")
+
+
+def test_a_hint_that_is_not_saved_counts_on_from_those_that_are_and_before_later_ones(data: Path) -> None:
+    hinted(NAME)
+    aside = data.rename(data.with_name("aside"))
+    data.write_text("a file where the folder should be")
+    assert hinted(NAME).text.startswith("Hint 1 of 3.")  # nobody can know of the saved one
+    data.unlink()
+    aside.rename(data)
+    assert hinted(NAME).text.startswith("Hint 2 of 3.")
+    assert hinted(NAME).text.startswith("Hint 3 of 3.")
+
+
+def test_a_reset_hides_hints_that_were_not_saved_too(data: Path) -> None:
+    data.write_text("a file where the folder should be")
+    assert [hinted(NAME).text[:6] for _ in range(2)] == ["Hint 1", "Hint 2"]
+    data.unlink()
+    store().reset("04")
+    assert hinted(NAME).text.startswith("Hint 3 of 3.")
+    store().reset("03")
+    assert [hinted(NAME).text[:6] for _ in range(2)] == ["Hint 1", "Hint 2"]
+
+
+def test_hints_that_were_not_saved_belong_to_their_data_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.write_text("a file where the folder should be")
+    assert [hinted(NAME).text[:6] for _ in range(2)] == ["Hint 1", "Hint 2"]
+    monkeypatch.setenv("COURSE_DATA", str(data.with_name("another")))
+    assert hinted(NAME).text.startswith("Hint 1 of 3.")
+    monkeypatch.setenv("COURSE_DATA", str(data))
+    assert hinted(NAME).text.startswith("Hint 3 of 3.")
+
+
+def test_a_pass_that_was_the_last_missing_piece_finishes_the_notebook() -> None:
+    questions = load_bank("03_the_kv_cache").questions
+    for question in questions:
+        store().record("answer", question.name, {"given": 0, "right": True}, version=question.version)
+    judged(WRONG["heads reversed"].source)
+    assert store().events("notebook") == []
+    judged(RIGHT["NumPy"])
+    assert [event.name for event in store().events("notebook")] == ["03"]
+
+
+def test_a_result_is_of_the_version_of_its_cases_and_its_call() -> None:
+    for cases in (("one",), ("one", "two"), ("one", "two")):
+        recorded(NAME, check_named(NAME), Verdict(tuple(Line(case, True) for case in cases)))
+    first, second, third = (event.version for event in store().events("check", NAME))
+    assert first != second == third
 
 
 def test_a_repair_of_the_store_is_told_with_the_result(data: Path) -> None:

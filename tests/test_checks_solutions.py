@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import numpy as np
 import pytest
-from check_mutants import ALL, EARLIER, FIRST, RIGHT, WRONG, Wrong, function
+from check_mutants import ALL, CHUNK, EARLIER, FIRST, INPUTS, PRECISION, RIGHT, WRONG, Wrong, changed, function
 
 import course_lib
 from course_lib.checks import ex03_append
@@ -98,6 +100,58 @@ def test_the_starter_is_not_solved_yet_and_not_wrong(body: str) -> None:
     verdict = judged(f"def append(cache, layer, k, v):\n    {body}")
     assert verdict == Verdict((), unsolved=True)
     assert not verdict.passed
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "False", "''", "'text'", "()", "(1, 2)", "(None, None)"])
+def test_whoever_returns_a_constant_has_begun(value: str) -> None:
+    verdict = judged(f"def append(cache, layer, k, v):\n    return {value}")
+    assert failed(verdict) == ALL and not verdict.unsolved
+
+
+def test_a_method_that_is_empty_is_a_starter_too() -> None:
+    source = """
+        class Mine:
+            def append(self, cache, layer, k, v): ...
+        append = Mine().append
+        """
+    assert judged(source).unsolved
+
+
+@pytest.mark.parametrize(
+    "answer", ["raise SystemExit(3)", "raise AttributeError(name)", "return (lambda: None).__code__"]
+)
+def test_a_callable_object_is_not_asked_what_it_is(answer: str) -> None:
+    source = f"""
+        class Append:
+            def __getattr__(self, name): {answer}
+            def __getattribute__(self, name): {answer}
+            def __call__(self, cache, layer, k, v): return k[:0], v
+        append = Append()
+        """
+    verdict = judged(source)
+    assert not verdict.unsolved and verdict.lines[0].came_out == "shape [0, 1, 4]"
+
+
+def test_no_lines_are_no_pass() -> None:
+    assert not Verdict(()).passed and Verdict((Line("one", True),)).passed
+
+
+def test_nearly_right_means_within_the_step_of_a_number_of_eight_bits() -> None:
+    case = ex03_append.Case(FIRST, ex03_append.draw(1)["cases"], {})
+    want = np.array([0.0, 5000.5, -1.0, 0.0])
+    for off, sentence in ((1 / 130, "something has rounded it"), (1 / 126, "does not compute")):
+        assert sentence in case.source(0, "keys", 0, want, want * (1 + off))[1]
+
+
+def test_what_was_not_checked_names_the_sizes_that_were() -> None:
+    calls = [call for case in ex03_append.draw(1)["cases"].values() for call in case]
+    layers = max(call["layer"] for call in calls) + 1
+    heads = {call["k"].shape[0] for call in calls}
+    assert (layers, heads) == (32, {1, 2, 3, 4, 8})
+    assert ex03_append.NOT_CHECKED == (
+        "speed, memory, more than one row, sizes other than those tried (1, 2, 3, 4 and 8 heads, up to 32 layers, "
+        "up to 140 tokens, up to 40 at once, float32, float64, float16)"
+    )
 
 
 @pytest.mark.parametrize("body", ["return None", "x = 1", "print('here')", "if cache: raise NotImplementedError"])
@@ -284,9 +338,92 @@ def forged() -> list[Any]:
         odd.append({"cases": {name: {"calls": [call] * 9, "ended": None} for name in ALL}})
     for ended in (None, 3, {}, {"kind": "raised", "line": "x"}, {"kind": ["none"]}, {"kind": "raised", "type": 1.0}):
         odd.append({"starter": "yes", "cases": {name: {"calls": None, "ended": ended} for name in ALL}})
-    late = {key: value for key, value in one["calls"][0].items() if not key.endswith("later")}
-    odd.append({"cases": {**outputs["cases"], EARLIER: {"calls": [late] * 3}}})
+    array: Any = np.arange(3.0)
+    unlike_a_line = {"kind": "raised", "type": "TypeError", "message": "an argument is missing", "line": array}
+    for ended in ({"kind": array}, {"kind": "raised", "type": array}, unlike_a_line):
+        odd.append({"starter": array, "cases": {name: {"calls": [], "ended": ended} for name in ALL}})
     return odd
+
+
+FEW = (FIRST, "one token after another", CHUNK, EARLIER, INPUTS)
+
+
+def few_inputs() -> dict[str, Any]:
+    """Those of a few short cases: enough to forge answers to, many times."""
+    drawn = ex03_append.draw(5)["cases"]
+    return {"cases": {name: drawn[name] for name in FEW}}
+
+
+def changed_answers() -> dict[str, tuple[set[str], Any]]:
+    """Right outputs with one thing changed: what is changed → (the cases that have to fail, the outputs)."""
+    outputs: dict[str, Any] = ex03_append.run(function(RIGHT["NumPy"]), few_inputs())
+    changed: dict[str, tuple[set[str], Any]] = {}
+    for case in FEW:
+        for key in ("k", "v", "k_later", "v_later", "keys_later", "values_later"):
+            about = EARLIER if key in ("keys_later", "values_later") else INPUTS
+            for name, change in (("missing", None), ("NaN", np.nan), ("of another shape", 0)):
+                forged: Any = unpack(pack(outputs))
+                last = forged["cases"][case]["calls"][-1]
+                kept = last.pop(key)
+                if name != "missing":
+                    last[key] = kept[:change] if change == 0 else kept * change
+                changed[f"{key} {name} in {case}"] = ({about}, forged)
+        for name, ended in (("raised", {"kind": "raised", "type": "E"}), ("none", {"kind": "none"}), ("true", True)):
+            forged = unpack(pack(outputs))
+            forged["cases"][case]["ended"] = ended
+            changed[f"ended {name} in {case}"] = ({case}, forged)
+        forged = unpack(pack(outputs))
+        forged["cases"][case]["calls"].append(forged["cases"][case]["calls"][-1])
+        changed[f"a call too many in {case}"] = ({case}, forged)
+    return changed
+
+
+def test_an_answer_with_one_thing_missing_or_changed_fails_in_the_case_of_that_thing() -> None:
+    inputs = few_inputs()
+    for name, (fails, outputs) in changed_answers().items():
+        verdict = ex03_append.judge(inputs, outputs)
+        assert failed(verdict) == fails, name
+        assert all(said(line) for line in verdict.lines if not line.passed), name
+
+
+def some_plain_data(rng: np.random.Generator, depth: int = 0) -> Any:
+    """Plain data of a random kind."""
+    kind = rng.integers(13 if depth < 2 else 10)
+    if kind > 9:
+        items = [some_plain_data(rng, depth + 1) for _ in range(rng.integers(4))]
+        return items if kind == 10 else dict(zip(("kind", "calls", "keys", "line"), items))
+    if kind > 5:
+        shape = rng.integers(0, 4, size=rng.integers(5))
+        dtype = rng.choice(["bool", "float16", "float32", "float64", "int64", "uint64", "int8"])
+        return np.asarray(rng.standard_normal(shape) * 10.0 ** rng.integers(9)).astype(dtype)
+    one = [
+        None,
+        bool(rng.integers(2)),
+        int(rng.integers(-(2**62), 2**62)),
+        float(rng.choice([np.nan, np.inf, 0, 1e308])),
+    ]
+    return [*one, rng.choice(["raised", "none", "no pair", "NotImplementedError", "\x1b[3\ud800", ""]).item(), []][kind]
+
+
+def places(data: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """All ways to something inside plain data."""
+    keys = list(data) if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+    return [place for key in keys for place in [(*way, key), *places(data[key], (*way, key))]]
+
+
+@pytest.mark.filterwarnings("ignore:.*in cast:RuntimeWarning")  # of the random numbers themselves
+def test_the_judge_takes_random_plain_data_in_random_places() -> None:
+    rng, few = np.random.default_rng(11), few_inputs()
+    honest = pack(ex03_append.run(function(RIGHT["NumPy"]), few))
+    early = pack(ex03_append.run(function(WRONG["raises at the second call"].source), few))
+    for number in range(1500):
+        outputs: Any = unpack((honest, early)[number % 2])
+        for _ in range(rng.integers(1, 4)):
+            ways = places(outputs)
+            *way, last = ways[rng.integers(len(ways))]
+            reduce(getitem, way, outputs)[last] = some_plain_data(rng)
+        verdict = ex03_append.judge(few, unpack(pack(outputs)))
+        assert all(len(said(line)) < 2000 for line in verdict.lines)
 
 
 @pytest.mark.parametrize("outputs", forged())
@@ -294,6 +431,13 @@ def test_the_judge_takes_any_outputs_and_passes_none_but_right_ones(outputs: Any
     verdict = ex03_append.judge(ex03_append.draw(5), unpack(pack(outputs)))
     assert not verdict.passed
     assert all(isinstance(text, str) for line in verdict.lines for text in (line.said, line.came_out, line.where))
+
+
+def test_numbers_of_any_size_are_judged_without_a_warning() -> None:
+    source = changed(("return k, v", "return (k - k - 65504, v) if k.dtype == torch.half else (k, v)"))
+    with np.errstate(all="raise"):
+        verdict = judged(source)
+    assert failed(verdict) == {PRECISION}
 
 
 def test_the_judge_takes_the_outputs_of_its_own_inputs_only() -> None:

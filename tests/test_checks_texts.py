@@ -49,22 +49,45 @@ def test_an_edited_text_is_what_is_shown(tmp_path: Path) -> None:
 
 HINTS = re.search(r"hints = \[.*?^\]", GOOD, re.DOTALL | re.MULTILINE).group()  # type: ignore[union-attr]
 BAD = {
-    "no TOML": (GOOD + "\nhints = [", "is no TOML: "),
-    "a doubled field": (GOOD + '\nsolution = "x"', "is no TOML: "),
-    "not UTF-8": (GOOD.encode("utf-16"), "is no TOML: "),
-    "an empty file": ("", "the field 'name' needs a text, not None"),
-    "no statement": (re.sub(r'statement = """.*?"""', "", GOOD, flags=re.DOTALL), "the field 'statement' needs a text"),
-    "an empty statement": (re.sub(r'statement = """.*?"""', 'statement = " "', GOOD, flags=re.DOTALL), "'statement'"),
-    "no solution": (re.sub(r"solution = .*", "", GOOD), "the field 'solution' needs a text, not None"),
-    "a solution that is a number": (re.sub(r"solution = .*", "solution = 3", GOOD), "'solution' needs a text, not 3"),
-    "another name": (GOOD.replace('"ex03.append"', '"ex04.append"'), "the field 'name' must be 'ex03.append'"),
-    "a misspelt field": (GOOD.replace("hints =", "hint ="), "there is no field 'hint'; write ['hints']"),
-    "no hints": (GOOD.replace(HINTS, ""), "the field 'hints' needs a list of 3 texts, not None"),
-    "two hints": (GOOD.replace(HINTS, 'hints = ["a", "b"]'), "the field 'hints' needs a list of 3 texts, not 2"),
-    "one text": (GOOD.replace(HINTS, 'hints = "abc"'), "the field 'hints' needs a list of 3 texts, not 'abc'"),
-    "an empty hint": (GOOD.replace(HINTS, 'hints = ["a", " ", "c"]'), "hint 2 of the field 'hints' needs a text"),
-    "a hint that is a list": (GOOD.replace(HINTS, 'hints = ["a", "b", ["c"]]'), "hint 3 of the field 'hints'"),
+    "no TOML": (GOOD + "\nhints = [", "is not TOML: "),
+    "a doubled field": (GOOD + '\nsolution = "x"', "is not TOML: "),
+    "not UTF-8": (GOOD.encode("utf-16"), "line 1 is not UTF-8"),
+    "far too long": (GOOD + "#" * 1_000_000, "is larger than"),
+    "nested without end": (GOOD + "\nx = " + "[" * 20_000, "nested too deep"),
+    "a number without end": (GOOD + "\nx = " + "9" * 5000, "digits"),
+    "a number without end that is refused later": (
+        re.sub(r"solution = .*", "solution = 0x" + "9" * 5000, GOOD),
+        "number",
+    ),
+    "an empty file": ("", 'name: is missing; write name = "…"'),
+    "no statement": (re.sub(r'statement = """.*?"""', "", GOOD, flags=re.DOTALL), "statement: is missing"),
+    "an empty statement": (
+        re.sub(r'statement = """.*?"""', 'statement = " "', GOOD, flags=re.DOTALL),
+        "statement: is em",
+    ),
+    "no solution": (re.sub(r"solution = .*", "", GOOD), "solution: is missing"),
+    "a solution that is a number": (re.sub(r"solution = .*", "solution = 3", GOOD), "solution: should be text in quot"),
+    "another name": (
+        GOOD.replace('"ex03.append"', '"ex04.append"'),
+        "name: must be “ex03.append”, as the file is called",
+    ),
+    "a misspelt field": (GOOD.replace("hints =", "hint ="), "hint: is not known here; did you mean hints?"),
+    "no hints": (GOOD.replace(HINTS, ""), "hints: should be a list of texts"),
+    "two hints": (GOOD.replace(HINTS, 'hints = ["a", "b"]'), "hints: should be 3 texts, not 2"),
+    "one text": (GOOD.replace(HINTS, 'hints = "abc"'), "hints: should be a list of texts"),
+    "an empty hint": (GOOD.replace(HINTS, 'hints = ["a", " ", "c"]'), "hints, number 2: is empty"),
+    "a hint that is a list": (GOOD.replace(HINTS, 'hints = ["a", "b", ["c"]]'), "hints, number 3: should be text"),
 }
+
+
+def test_a_mark_at_the_beginning_that_some_editors_write_is_no_error(tmp_path: Path) -> None:
+    assert exercise(NAME, edited(tmp_path, GOOD.encode("utf-8-sig"))) == exercise(NAME)
+
+
+def test_a_folder_of_that_name_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "ex03_append.toml").mkdir()
+    with pytest.raises(BadExercise, match="^ex03_append.toml: cannot be read"):
+        exercise(NAME, tmp_path)
 
 
 @pytest.mark.parametrize(("text", "said"), BAD.values(), ids=BAD)

@@ -110,8 +110,6 @@ def wrong_with_questions(bank: Bank) -> list[str]:
             wrong.append(f"{question.name}: no explanation")
         if isinstance(question, Order) and not question.wrong.strip():
             wrong.append(f"{question.name}: nothing is said to a wrong order")
-        if isinstance(question, Order) and question.shown == question.items:
-            wrong.append(f"{question.name}: shown in the right order")
         if isinstance(question, (Choices, Number)) and not beliefs(question):
             wrong.append(f"{question.name}: no wrong answer is explained")
         for text, why, row, belief in beliefs(question):
@@ -242,7 +240,6 @@ def with_wrong_choice(**changes: object) -> Question:
         (dataclasses.replace(FIRST_NUMBER, traps=()), "no wrong answer is explained"),
         (dataclasses.replace(FIRST_NUMBER, explanation=" "), "no explanation"),
         (dataclasses.replace(FIRST_ORDER, wrong=""), "nothing is said to a wrong order"),
-        (dataclasses.replace(FIRST_ORDER, items=FIRST_ORDER.shown), "shown in the right order"),
     ],
 )
 def test_a_broken_question_is_found(broken: Question, fault: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,30 +60,16 @@ def check_named(name: str) -> Check:
 
 def exercise(name: str, folder: Path = FOLDER) -> Exercise:
     """The text of an exercise. Raises UnknownCheck, or BadExercise for a file that cannot be used."""
+    from course_lib.quizzes.fields import BadQuestions, Fields, read_table  # not there in a sandbox
+
     path = folder / f"{file_stem(name, folder)}.toml"
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadExercise(f"{path.name} is no TOML: {error}") from None
-    wanted = [field.name for field in fields(Exercise)]
-    for key in read:
-        if key not in wanted:
-            near = difflib.get_close_matches(key, wanted, n=1)
-            raise BadExercise(f"{path.name}: there is no field {key!r}; write {near or wanted}")
-    for key in ("name", "statement", "solution"):
-        value = read.get(key)
-        if not isinstance(value, str) or not value.strip():
-            raise BadExercise(f"{path.name}: the field {key!r} needs a text, not {value!r}")
-    if read["name"] != name:
-        raise BadExercise(
-            f"{path.name}: the field 'name' must be {name!r}, as the file is called, not {read['name']!r}"
-        )
-    hints = read.get("hints")
-    if not isinstance(hints, list) or len(hints) != HINTS:
-        count = len(hints) if isinstance(hints, list) else repr(hints)
-        raise BadExercise(f"{path.name}: the field 'hints' needs a list of {HINTS} texts, not {count}")
-    for number, hint in enumerate(hints, start=1):
-        if not isinstance(hint, str) or not hint.strip():
-            raise BadExercise(f"{path.name}: hint {number} of the field 'hints' needs a text, not {hint!r}")
-    texts = [" ".join(text.split()) for text in (read["statement"], *hints, read["solution"])]
-    return Exercise(name, texts[0], tuple(texts[1:-1]), texts[-1])
+        table = Fields(read_table(path), path.name, [field.name for field in fields(Exercise)])
+        read = Exercise(table.text("name"), table.text("statement"), table.texts("hints"), table.text("solution"))
+        if read.name != name:
+            table.fail("name", f"must be “{name}”, as the file is called, not “{read.name[:60]}”")
+        if len(read.hints) != HINTS:
+            table.fail("hints", f"should be {HINTS} texts, not {len(read.hints)}")
+    except BadQuestions as error:
+        raise BadExercise(str(error)) from None
+    return read

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import linecache
 import sysconfig
+import types
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -100,10 +101,10 @@ def place(trace: TracebackType | None) -> dict[str, Plain]:
 
 def is_starter(code: object) -> bool:
     """Whether a function is still empty: `...`, `pass`, a docstring, or a bare `return`."""
-    bytecode = getattr(code, "__code__", None)
-    if type(bytecode) is not type(is_starter.__code__):
+    function = code.__func__ if type(code) is types.MethodType else code
+    if type(function) is not types.FunctionType:  # other things may answer anything, or raise, when they are asked
         return False
-    steps = [step for step in dis.get_instructions(bytecode) if step.opname not in ("RESUME", "NOP", "CACHE")]
+    steps = [step for step in dis.get_instructions(function.__code__) if step.opname not in ("RESUME", "NOP", "CACHE")]
     ends = {"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
     constants = [step.argval for step in steps if "CONST" in step.opname]
     return all(step.opname in ends for step in steps) and all(c is None or c is Ellipsis for c in constants)

@@ -16,6 +16,8 @@ import numpy as np
 
 from course_lib.checks.plain import Plain, pack, unpack
 
+MOST_SHOWN = 8  # numbers of one vector in a message
+
 
 @dataclass(frozen=True)
 class Line:
@@ -93,14 +95,14 @@ def is_unsolved(outputs: Plain, cases: list[str]) -> bool:
     """Whether the starter is still empty: it says so, or raises NotImplementedError in every case."""
     ends = [part(outputs, "cases", case, "ended") for case in cases]
     return part(outputs).get("starter") is True or all(
-        end.get("kind") == "raised" and end.get("type") == "NotImplementedError" for end in ends
+        words(end.get("kind")) == "raised" and words(end.get("type")) == "NotImplementedError" for end in ends
     )
 
 
 def why_it_ended(ended: dict[str, Plain], call: str) -> tuple[str, str]:
     """Why a case ended early, as (sentence, what came out). `call` is how the function is called."""
     function = call.partition("(")[0]
-    kind, came = ended.get("kind"), words(ended.get("came"))
+    kind, came = words(ended.get("kind")), words(ended.get("came"))
     if kind == "none":
         return f"{function} returned None. Did you forget `return`?", "None"
     if kind == "no pair":
@@ -110,7 +112,7 @@ def why_it_ended(ended: dict[str, Plain], call: str) -> tuple[str, str]:
     if kind == "raised":
         name, message = words(ended.get("type")), words(ended.get("message"))
         said = f"Your code raised an error{in_line(ended)}."
-        if name == "TypeError" and not ended.get("line") and "argument" in message:
+        if name == "TypeError" and not in_line(ended) and "argument" in message:
             said = f"{function} could not be called. The check calls {call}."
         return said, f"{name}: {message}" if message else name
     return "No answer to this case came back.", "nothing"
@@ -140,5 +142,6 @@ def first_difference(expected: np.ndarray, came: np.ndarray, order: tuple[int, .
 
 def numbers(entries: np.ndarray) -> str:
     """A few numbers as one would write them: [-317, 45]. Digits enough to tell two neighbours apart."""
-    shown = [str(int(x)) if float(x).is_integer() and abs(x) < 1e15 else str(x) for x in entries]
+    shown = [str(int(x)) if float(x).is_integer() and abs(float(x)) < 1e15 else str(x) for x in entries[:MOST_SHOWN]]
+    shown += ["…"] * (len(entries) > MOST_SHOWN)
     return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"

@@ -2,12 +2,15 @@
 
 The one idea: every number that goes in is a different one, so the judge can say of a wrong one where it comes from.
 The reference below is two lines of NumPy and shares no code with the caches of the library. Numbers are whole and
-small, so that any format holds them; one case has long fractions, and that one tells who rounds.
+small, so that any format holds them; one case has long fractions, and that one tells who rounds. What holds for every
+call, whatever its case is about, is judged in every case and told in the one that is named after it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,24 +32,62 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 
 FUNCTION, CALL = "append", "append(cache, layer, k, v)"
 TOLERANCE = "none. A cache copies numbers and computes nothing, so what comes out equals what went in."
-NOT_CHECKED = "speed, memory, more than one row"
 
-# Each case: (which cache, which layer, how many new tokens) for one call after the other.
 EARLIER, INPUTS = "what was returned earlier stays as it was", "k and v are left as they were"
-PRECISION, LONGER = "numbers keep their precision", "another model, a longer text"
-CASES: dict[str, tuple[tuple[int, int, int], ...]] = {
+LAYERS, PRECISION, LONGER = "layers stay apart", "numbers keep their precision", "other models, a longer text"
+Calls = tuple[tuple[int, int, int], ...]
+
+
+def passes(cache: int, layers: int, *sizes: int) -> Calls:
+    """One pass after the other, each through all layers, as a model calls its cache; of so many new tokens each."""
+    return tuple((cache, layer, n) for n in sizes for layer in range(layers))
+
+
+# Each case: (which cache, which layer, how many new tokens) for one call after the other. In each cache the layers
+# come from 0 upwards, as they do in a model: a cache may count on that.
+CASES: dict[str, Calls] = {
     "one token into an empty cache": ((0, 0, 1),),
     "a prompt into an empty cache": ((0, 0, 5),),
     "one token after another": ((0, 0, 1),) * 4,
-    "a chunk after single tokens": ((0, 0, 1), (0, 0, 1), (0, 0, 3), (0, 0, 2)),
-    "layers stay apart": ((0, 0, 1), (0, 1, 1), (0, 2, 1)) * 3,
-    "two caches share nothing": ((0, 0, 1), (1, 0, 1), (0, 0, 1), (1, 0, 1), (1, 0, 1)),
+    "a chunk after single tokens": tuple((0, 0, n) for n in (1, 1, 3, 2, 4, 5, 6, 7)),
+    LAYERS: passes(0, 32, 1, 1),
+    "two caches share nothing": sum((passes(cache, 4, 1) for cache in (0, 1, 0, 1, 1)), ()),
     EARLIER: ((0, 0, 1),) * 3,
     INPUTS: ((0, 0, 1),) * 3,
-    PRECISION: ((0, 0, 1), (0, 0, 1), (1, 0, 1), (1, 0, 1)),  # cache 0 in float32, cache 1 in float64
-    LONGER: ((0, 0, 30), (0, 1, 30), (0, 0, 1), (0, 1, 1), (0, 0, 8), (0, 1, 8)),
-}
+    PRECISION: passes(0, 5, 24, 1, 6) + passes(1, 5, 1, 16, 1) + passes(2, 5, 4, 1, 2) + passes(3, 5, 1, 1, 3),
+    LONGER: passes(0, 2, 30, 1, 8, 40, 32, 28, 1)
+    + passes(1, 2, 5, 1) + passes(2, 2, 5, 1) + passes(3, 2, 5, 1),
+}  # fmt: skip
+SHAPES: dict[str, tuple[tuple[int, int], ...]] = {LONGER: ((3, 2), (1, 2), (4, 2), (8, 2))}  # (H, D) of each cache
+SHAPE = (2, 4)  # (H, D) of all others
+DTYPES = (np.float32, np.float64, np.float16, np.float32)  # of the caches of PRECISION; all others are in float32
 LARGEST = 2047  # whole numbers up to here are exact even in float16
+
+
+def shape_of(case: str, cache: int) -> tuple[int, int]:
+    return SHAPES[case][cache] if case in SHAPES else SHAPE
+
+
+def sizes_tried() -> str:
+    """How far the cases go, in words: made from the cases, so it says what is true of them."""
+    heads = sorted({shape_of(case, cache)[0] for case, calls in CASES.items() for cache, _, _ in calls})
+    layers = 1 + max(layer for calls in CASES.values() for _, layer, _ in calls)
+    chunk = max(n for calls in CASES.values() for _, _, n in calls)
+    seen: dict[tuple[str, int, int], int] = {}
+    for case, calls in CASES.items():
+        for cache, layer, n in calls:
+            seen[case, cache, layer] = seen.get((case, cache, layer), 0) + n
+    tried = (
+        f"{', '.join(map(str, heads[:-1]))} and {heads[-1]} heads",
+        f"up to {layers} layers",
+        f"up to {max(seen.values())} tokens",
+        f"up to {chunk} at once",
+        ", ".join(dict.fromkeys(str(np.dtype(kind)) for kind in DTYPES)),
+    )
+    return f"sizes other than those tried ({', '.join(tried)})"
+
+
+NOT_CHECKED = f"speed, memory, more than one row, {sizes_tried()}"
 
 
 def draw(seed: int) -> dict[str, Any]:
@@ -54,13 +95,15 @@ def draw(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     cases: dict[str, list[dict[str, Any]]] = {}
     for name, calls in CASES.items():
-        H, D = (3, 2) if name == LONGER else (2, 4)
-        whole = rng.permutation(concatenate((np.arange(-LARGEST, 0), np.arange(1, LARGEST + 1))))
-        fresh = (rng.standard_normal(len(whole)) if name == PRECISION else whole.astype(float)).reshape(-1, 2)
+        whole = rng.permutation(concatenate((np.arange(-LARGEST, 0), np.arange(1, LARGEST + 1)))).astype(float)
+        thirds = rng.permutation(np.arange(-8192, 8192) + 1 / 3)  # no format holds one of them
+        pools = {False: whole.reshape(-1, 2), True: thirds.reshape(-1, 2)}
         cases[name] = []
         for cache, layer, n in calls:
-            taken, fresh = fresh[: H * n * D], fresh[H * n * D :]
-            dtype = np.float64 if name == PRECISION and cache == 1 else np.float32
+            H, D = shape_of(name, cache)
+            dtype = DTYPES[cache] if name == PRECISION else DTYPES[0]
+            fractions = name == PRECISION and dtype is not np.float16  # whole numbers are all different in float16, too
+            taken, pools[fractions] = pools[fractions][: H * n * D], pools[fractions][H * n * D :]
             k, v = (half.reshape(H, n, D).astype(dtype) for half in taken.T)
             cases[name].append({"cache": cache, "layer": layer, "k": k, "v": v})
     return {"cases": cases}
@@ -68,10 +111,12 @@ def draw(seed: int) -> dict[str, Any]:
 
 def judge(inputs: dict[str, Any], outputs: Plain) -> Verdict:
     """One line for each case of `inputs`: do the `outputs` that `run` wrote down equal the reference's?"""
-    cases: dict[str, list[dict[str, Any]]] = inputs["cases"]
-    if is_unsolved(outputs, list(cases)):
+    drawn: dict[str, list[dict[str, Any]]] = inputs["cases"]
+    if is_unsolved(outputs, list(drawn)):
         return Verdict((), unsolved=True)
-    return Verdict(tuple(Case(name, cases).line(part(outputs, "cases", name)) for name in cases))
+    cases = [Case(name, drawn, part(outputs, "cases", name)) for name in drawn]
+    with np.errstate(all="ignore"):  # forged numbers may be of any size
+        return Verdict(tuple(case.line(cases) for case in cases))
 
 
 def reference(calls: list[dict[str, Any]], number: int, which: str) -> np.ndarray:
@@ -87,22 +132,43 @@ class Case:
 
     name: str
     drawn: dict[str, list[dict[str, Any]]]
+    answer: dict[str, Plain]
 
     @property
     def calls(self) -> list[dict[str, Any]]:
         return self.drawn[self.name]
 
-    def line(self, answer: dict[str, Plain]) -> Line:
-        answers = answer.get("calls")
-        answers = answers if isinstance(answers, list) else []
-        for number in range(len(self.calls)):
-            if number >= len(answers):
-                said, came = why_it_ended(part(answer, "ended"), CALL)
-                return self.failed(number, "", said, came=came)
-            wrong = self.returned(number, part(answers[number])) or self.kept(number, part(answers[number]))
-            if wrong:
-                return wrong
+    @cached_property
+    def answers(self) -> list[dict[str, Plain]]:
+        """What came back from each call, as far as anything did."""
+        answers = self.answer.get("calls")
+        return [part(answer) for answer in answers] if isinstance(answers, list) else []
+
+    def line(self, cases: Sequence[Case]) -> Line:
+        """The line of this case among all `cases`: its own calls, then what it stands for in every case."""
+        rules = {INPUTS: Case.changed_inputs, EARLIER: Case.changed_returns, PRECISION: Case.changed_dtypes}
+        rule: Callable[[Case], Line | None] | None = rules.get(self.name)
+        if self.wrong or rule is None:
+            return self.wrong or Line(self.name, True)
+        for case in (self, *(case for case in cases if case is not self)):
+            if wrong := rule(case):
+                where = wrong.where if case is self else f"in the case “{case.name}”, {wrong.where}"
+                return replace(wrong, case=self.name, where=where)
         return Line(self.name, True)
+
+    @cached_property
+    def wrong(self) -> Line | None:
+        """What is wrong with the numbers that the calls of this case returned, or with how it ended, if anything is."""
+        for number in range(len(self.calls)):
+            if number >= len(self.answers):
+                said, came = why_it_ended(part(self.answer, "ended"), CALL)
+                return self.failed(number, "", said, came=came)
+            if wrong := self.returned(number, self.answers[number]):
+                return wrong
+        if self.answer.get("ended") is not None or len(self.answers) > len(self.calls):
+            said, came = why_it_ended(part(self.answer, "ended"), CALL)
+            return self.failed(len(self.calls) - 1, "", said, came=came)
+        return None
 
     def returned(self, number: int, answer: dict[str, Plain]) -> Line | None:
         """What is wrong with what a call returned, if anything is."""
@@ -120,23 +186,41 @@ class Case:
             place = first_difference(expected, came, order=(1, 0, 2))  # by token, then head
             if place:
                 return self.differs(number, which, expected, came, place)
-            if self.name == PRECISION and came.dtype != expected.dtype:
-                said = f"The {which} went in as {expected.dtype}. Room for them has to be made in the dtype of k."
-                return self.failed(number, which, said, f"{expected.dtype}", f"{came.dtype}")
         return None
 
-    def kept(self, number: int, answer: dict[str, Plain]) -> Line | None:
-        """What a call changed that it should have left alone, if it did and this case is about that."""
-        call = self.calls[number]
-        for which in ("keys", "values"):
-            before, after = call[which[0]], answer.get(which[0])
-            if self.name == INPUTS and not same(before, after):
-                said = f"The call changed {which[0]}, the tensor that it was given. Copy it before you change it."
-                return self.failed(number, which, said, f"{which[0]} as before, {some(before)}", some(after))
-            before, after = reference(self.calls, number, which[0]), answer.get(f"{which}_later")
-            if self.name == EARLIER and not same(before, after):
-                said = f"The {which} that this call returned were right, but a later call changed them."
-                return self.failed(number, which, said, some(before), some(after))
+    def changed_dtypes(self) -> Line | None:
+        """A call of this case that returned right numbers in another dtype, if one did."""
+        for number, (call, answer) in enumerate(zip(self.calls, self.answers) if self.wrong is None else ()):
+            for which in ("keys", "values"):
+                went_in, came = call[which[0]].dtype, answer[which]
+                assert isinstance(came, np.ndarray)  # else something is wrong already
+                if came.dtype != went_in:
+                    said = f"The {which} went in as {went_in}. Room for them has to be made in the dtype of k."
+                    return self.failed(number, which, said, f"{went_in}", f"{came.dtype}")
+        return None
+
+    def changed_inputs(self) -> Line | None:
+        """A call of this case after which k or v was another than before, if there is one."""
+        for number, (call, answer) in enumerate(zip(self.calls, self.answers)):
+            for which in ("keys", "values"):
+                name, before = which[0], call[which[0]]
+                if not same(before, answer.get(name)):
+                    said = f"The call changed {name}, the tensor that it was given. Copy it before you change it."
+                    return self.failed(number, which, said, f"{name} as before, {some(before)}", some(answer.get(name)))
+                later = answer.get(f"{name}_later")
+                if self.wrong is None and not same(before, later):
+                    said = f"A later call changed the {name} of this one. Copy it before you change it."
+                    return self.failed(number, which, said, f"{name} as before, {some(before)}", some(later))
+        return None
+
+    def changed_returns(self) -> Line | None:
+        """A call of this case that returned what was right then, but is no longer, if there is one."""
+        for number, answer in enumerate(self.answers if self.wrong is None else ()):
+            for which in ("keys", "values"):
+                before, after = reference(self.calls, number, which[0]), answer.get(f"{which}_later")
+                if not equal(before, after):
+                    said = f"The {which} that this call returned were right, but a later call changed them."
+                    return self.failed(number, which, said, some(before), some(after))
         return None
 
     def about_shape(self, number: int, expected: np.ndarray, came: np.ndarray) -> str:
@@ -197,7 +281,7 @@ class Case:
         tokens = f"after {earlier} earlier token{'s' * (earlier != 1)}" if earlier else "as the first tokens"
         dtype = f" in {call['k'].dtype}" if self.name == PRECISION else ""
         several = len({call["cache"] for call in self.calls}) > 1
-        cache = f"cache {'AB'[call['cache']]}" if several else ""
+        cache = f"cache {'ABCD'[call['cache']]}" if several else ""
         where = (f"call {number + 1} of {len(self.calls)}", cache, f"layer {call['layer']}", which, place)
         return Line(
             self.name,
@@ -224,8 +308,13 @@ def found(calls: list[dict[str, Any]], vector: np.ndarray) -> list[tuple[str, in
     return places
 
 
-def same(before: np.ndarray, after: Plain) -> bool:
+def equal(before: np.ndarray, after: Plain) -> bool:
+    """The same shape and numbers, in whatever dtype."""
     return isinstance(after, np.ndarray) and before.shape == after.shape and bool((before == after).all())
+
+
+def same(before: np.ndarray, after: Plain) -> bool:
+    return isinstance(after, np.ndarray) and before.dtype == after.dtype and equal(before, after)
 
 
 def some(data: Plain) -> str:

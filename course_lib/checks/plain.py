@@ -90,7 +90,7 @@ class Copier:
 
         if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
             raise NotPlain(what(value))
-        if value.layout is not torch.strided or value.device.type == "meta" or value.is_quantized:
+        if value.layout is not torch.strided or value.device.type == "meta":
             raise NotPlain(f"a tensor without plain numbers in it ({value.layout}, on {value.device})")
         name = str(value.dtype).removeprefix("torch.")
         if name not in DTYPES:

@@ -12,8 +12,9 @@ import html
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from IPython import get_ipython
@@ -24,9 +25,12 @@ from course_lib.checks.beside import place
 from course_lib.checks.contract import Check, Line, Verdict, answer, details, in_line
 from course_lib.checks.plain import NotPlain, what
 from course_lib.progress import NotSaved, notebook_of, store
+from course_lib.progress.event import Event, new_event
+from course_lib.progress.faults import Fault
+from course_lib.progress.store import visible
 from course_lib.progress.summary import finish_if_complete
 
-unsaved_hints: dict[str, int] = {}  # how many hints were given that could not be recorded
+unsaved_hints: dict[Path, list[Event]] = {}  # hints that could not be recorded, by the folder where they should be
 
 
 @dataclass(frozen=True)
@@ -183,8 +187,7 @@ def hinted(name: str) -> Shown:
         asked = exercise(name)
     except (UnknownCheck, BadExercise) as error:
         return sentences(str(error))
-    given = max(numbers_of(event.data for event in store().events("hint", name)), default=0)
-    number = max(given, unsaved_hints.get(name, 0)) + 1
+    number = hints_given(name) + 1
     if number > len(asked.hints):
         return sentences(
             f"You have had all {len(asked.hints)} hints for {name}.",
@@ -194,10 +197,17 @@ def hinted(name: str) -> Shown:
     try:
         store().record("hint", name, {"number": number})
     except NotSaved as error:
-        unsaved_hints[name] = number
+        unsaved_hints.setdefault(store().folder, []).append(new_event("hint", name, {"number": number}))
         notes = [f"That you had this hint is not saved. {error}"]
     return sentences(f"Hint {number} of {len(asked.hints)}. {asked.hints[number - 1]}", *notes, *store().notices())
 
 
-def numbers_of(recorded_data: Iterable[dict[str, Any]]) -> list[int]:
-    return [data["number"] for data in recorded_data if type(data.get("number")) is int]
+def hints_given(name: str) -> int:
+    """The latest hint of an exercise that was given, recorded or not, and that no reset has hidden since."""
+    try:
+        past = store().history()
+    except Fault:  # said with the hint, which cannot be saved either
+        past = []
+    past = sorted([*past, *unsaved_hints.get(store().folder, [])], key=lambda event: event.order)
+    given = [event.data.get("number") for event in visible(past) if (event.kind, event.name) == ("hint", name)]
+    return max((number for number in given if type(number) is int), default=0)

@@ -32,7 +32,7 @@ def case(code: Callable[..., Any], calls: list[dict[str, Any]]) -> dict[str, Pla
     """One sequence of calls: what each returned, and why it ended early if it did."""
     caches: dict[int, dict[Any, Any]] = {}
     answers: list[dict[str, Plain]] = []
-    returned: list[tuple[object, object]] = []
+    held: list[dict[str, object]] = []
     ended: Plain = None
     try:
         for number, call in enumerate(calls):
@@ -42,9 +42,9 @@ def case(code: Callable[..., Any], calls: list[dict[str, Any]]) -> dict[str, Pla
             )
             answers.append({"keys": as_plain(keys, "keys"), "values": as_plain(values, "values")})
             answers[number] |= {"k": as_plain(k, "k"), "v": as_plain(v, "v")}
-            returned.append((keys, values))
-        for answer, (keys, values) in zip(answers, returned, strict=True):
-            answer |= {"keys_later": as_plain(keys, "keys"), "values_later": as_plain(values, "values")}
+            held.append({"keys": keys, "values": values, "k": k, "v": v})
+        for answer, things in zip(answers, held, strict=True):
+            answer |= {f"{name}_later": as_plain(thing, name) for name, thing in things.items()}
     except Went as reason:
         ended = {"call": len(answers), **reason.data}
     return {"calls": list(answers), "ended": ended}
