@@ -340,16 +340,20 @@ def export(
 @progress_app.command(name="import")
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="An export; - reads standard input.", show_default=False)],
+    with_resets: Annotated[
+        bool, typer.Option("--with-resets", help="Even if a reset in it hides entries of yours.")
+    ] = False,
 ) -> int:
     """Add the progress in an export to what is here.
 
-    Nothing of yours is replaced, and importing twice is importing once.
+    Nothing of yours is replaced, and importing twice is importing once. An export with a reset that would hide entries
+    of yours is refused, unless you ask for its resets.
 
     Example: `course progress import handin.json`
     """
     from course_lib.commands.progress import take
 
-    return take(file)
+    return take(file, with_resets)
 
 
 @progress_app.command()
@@ -358,13 +362,15 @@ def reset(
         str | None, typer.Argument(metavar="NOTEBOOK", help="Its name, or how that begins (03).", show_default="all")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the latest reset back.")] = False,
 ) -> int:
     """Begin a notebook again, or the whole course, with nothing answered.
 
-    It asks first. What was recorded stays in the file and in exports, but nothing shows or counts it any more.
+    It asks first. What was recorded stays in the file and in exports, but nothing shows or counts it any more, until
+    you undo the reset.
 
-    Example: `course progress reset 03`
+    Example: `course progress reset 03`, or `course progress reset 03 --undo`
     """
     from course_lib.commands.progress import reset as reset_progress
 
-    return reset_progress(notebook, yes)
+    return reset_progress(notebook, yes, undo)

@@ -25,18 +25,25 @@ Page = list[tuple[Any, dict[str, str]]]
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Page:
-    """What was shown: each widget, and what stands there without a kernel. Nothing is kept for the next test."""
+    """What was shown: each widget, and what stands there without a kernel; for a comparison no widget, and what stands
+    there now. Nothing is kept for the next test."""
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "data"))
     shown: Page = []
     monkeypatch.setattr(predictions, "show", lambda widget, without_kernel: shown.append((widget, without_kernel)))
+
+    def show_renewable(data: dict[str, str]) -> Any:
+        shown.append((None, data))
+        return data.update
+
+    monkeypatch.setattr(predictions, "show_renewable", show_renewable)
     restart_kernel(monkeypatch)
     return shown
 
 
 def restart_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what only this process knows."""
-    for kept in ("asked", "followers", "unsaved"):
-        monkeypatch.setattr(predictions, kept, {})
+    for kept in ("asked", "followers", "unsaved", "on_page"):
+        monkeypatch.setattr(predictions, kept, type(getattr(predictions, kept))())
 
 
 def write(field: Field, text: str) -> str:
@@ -70,6 +77,12 @@ def test_a_number_may_come_with_spaces_and_its_unit(typed: str, value: float) ->
         ("-1e301", "finite"),
         ("5 seconds", "is not a number"),
         ("<b>", "“<b>” is not a number"),
+        ("1 000", "“1 000” is not a number"),
+        *[
+            (text, "Write one number, your best guess.")
+            for text in ("~50", "50-60", "about 5", "5 or 6", "5 \N{EN DASH} 6.5")
+        ],
+        *[(text, "Write one number, your best guess.") for text in ("between -1 and 2", "-5 to 5", "≈ 7 tokens", "<5")],
     ],
 )
 def test_anything_else_gets_a_sentence(typed: str, sentence: str) -> None:
@@ -127,38 +140,75 @@ def test_an_answer_stands_beside_what_was_measured(page: Page) -> None:
     assert write(field, "8 tokens") == "Noted: 8 tokens." and not field.reply["wrong"]
     compare("09.q", measured=8)
     assert page[1][1]["text/plain"] == "Your prediction: 8 tokens. Measured: 8 tokens."
-    assert "Exactly." in page[1][0].value
+    assert "Exactly." in page[1][1]["text/html"]
 
 
 def test_a_comparison_follows_an_answer_that_comes_late(page: Page) -> None:
     predict("09.q", "How many?", default=9, unit="tokens")
     compare("09.q", measured=8)
-    field, comparison = page[0][0], page[1][0]
-    assert "A common first guess" in comparison.value and "Write your own" in comparison.value
+    field, comparison = page[0][0], page[1][1]
+    assert "A common first guess" in comparison["text/html"] and "Write your own" not in comparison["text/html"]
+    field.on_page = True  # now there is a field that somebody can write into
+    assert "A common first guess" in comparison["text/html"] and "Write your own" in comparison["text/html"]
     write(field, "7")
-    assert "Your prediction" in comparison.value and "7 tokens" in comparison.value
-    assert "Write your own" not in comparison.value
+    assert "Your prediction" in comparison["text/html"] and "7 tokens" in comparison["text/html"]
+    assert "Write your own" not in comparison["text/html"]
 
 
 def test_what_is_no_number_gets_a_sentence_and_changes_nothing(page: Page) -> None:
     predict("09.q", "How many?", default=9, unit="tokens")
     compare("09.q", measured=8)
-    field, comparison = page[0][0], page[1][0]
-    assert write(field, "seven") == "“seven” is not a number. Write one such as 12 or 1.5."
+    field, comparison = page[0][0], page[1][1]
+    assert write(field, "seven") == "“seven” is not a number. Write one such as 12 or 1.5. Esc leaves the field."
     assert field.reply["wrong"] and recorded() == []
     write(field, "7")
-    assert write(field, "") == "Write a number, then press Enter. Until then 7 tokens counts."
-    assert "7 tokens" in comparison.value and len(recorded()) == 1
+    assert write(field, "") == "Write a number, then press Enter. Until then 7 tokens counts. Esc leaves the field."
+    assert "7 tokens" in comparison["text/html"] and len(recorded()) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bad", "good", "sentence"),
+    [
+        (0, 5, ("-1", "77 keys", "5.01"), ("0", "5", "2.5"), "Between 0 and 5, please. Esc leaves the field."),
+        (0, None, ("-3",), ("0", "1e9"), "0 or more, please. Esc leaves the field."),
+        (None, 1.5, ("2",), ("-3", "1.5"), "At most 1.5, please. Esc leaves the field."),
+        (None, None, (), ("-3", "1e9"), ""),
+    ],
+)
+def test_what_cannot_be_is_no_prediction(
+    page: Page, low: float | None, high: float | None, bad: tuple[str, ...], good: tuple[str, ...], sentence: str
+) -> None:
+    predict("09.q", "How many?", default=1, unit="keys", low=low, high=high)
+    field = page[0][0]
+    for text in bad:
+        assert write(field, text) == sentence and field.reply["wrong"]
+    assert recorded() == []
+    for text in good:
+        assert write(field, text).startswith("Noted: ") and not field.reply["wrong"]
+    assert len(recorded()) == len(good)
+
+
+def test_a_prediction_from_before_there_were_bounds_counts_only_within_them(page: Page) -> None:
+    predict("09.q", "How many?", default=1, unit="keys")
+    write(page[0][0], "4")
+    write(page[0][0], "77")
+    predict("09.q", "How many?", default=1, unit="keys", low=0, high=5)
+    assert page[1][0].text == "4"
+
+
+def test_a_default_beyond_the_bounds_is_the_writers_mistake() -> None:
+    with pytest.raises(ValueError, match="default 6 of “How many.” is not allowed: Between 0 and 5"):
+        predict("09.q", "How many?", default=6, unit="keys", low=0, high=5)
 
 
 def test_nobody_is_told_how_far_off_a_guess_is_that_nobody_made(page: Page) -> None:
     predict("09.q", "How many?", default=9)
     compare("09.q", measured=3)
-    comparison = page[1][0]
-    for shown in (comparison.value, page[1][1]["text/html"], page[1][1]["text/plain"]):
+    comparison = page[1][1]
+    for shown in (comparison["text/html"], page[1][1]["text/html"], page[1][1]["text/plain"]):
         assert "Off by" not in shown and "9" in shown and "3" in shown
     write(page[0][0], "9")
-    assert "Off by a factor of 3." in comparison.value
+    assert "Off by a factor of 3." in comparison["text/html"]
 
 
 def test_a_prediction_is_recorded_with_its_unit_and_the_version_of_its_question(page: Page) -> None:
@@ -210,12 +260,12 @@ def test_what_cannot_be_saved_counts_in_this_session_and_this_is_said(
     said = write(page[0][0], "8")
     assert said.startswith("Noted: 8 tokens. It counts until the kernel is restarted, but was not saved: ")
     assert str(tmp_path / "data") in said and not page[0][0].reply["wrong"]
-    assert "Your prediction" in page[1][0].value
+    assert "Your prediction" in page[1][1]["text/html"]
 
     os.remove(tmp_path / "data")  # the remedy
     assert write(page[0][0], "8") == "Noted: 8 tokens."
     write(page[0][0], "7")
-    assert "7 tokens" in page[1][0].value
+    assert "7 tokens" in page[1][1]["text/html"]
     restart_kernel(monkeypatch)
     predict("09.q", "How many?", default=9, unit="tokens")
     assert page[2][0].text == "7"
@@ -237,7 +287,7 @@ def test_what_was_typed_is_never_markup(page: Page) -> None:
     predict("09.q", "<b>?", default=1, unit="<u>")
     compare("09.q", measured=2)
     assert "<b>" not in page[0][1]["text/html"] and "<u>" not in page[0][1]["text/html"]
-    assert "<u>" not in page[1][0].value
+    assert "<u>" not in page[1][1]["text/html"]
     assert "<u>" not in side_by_side(Question("?", 1, "<u>"), 2, 3, "<i>")
 
 

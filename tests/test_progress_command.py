@@ -1,5 +1,6 @@
 """`course progress` as a person meets it: the map, export, import, reset, and what it says when something is wrong."""
 
+import errno
 import json
 import re
 import subprocess
@@ -13,10 +14,11 @@ from course_command import COURSE, as_json, call
 from nbformat import v4
 
 from course_lib.commands.kernels import execute
+from course_lib.commands.output import TEMPORARY
 from course_lib.progress import Store, data_folder, one_file, store
 from course_lib.progress.course import QUESTIONS
 from course_lib.progress.one_file import connect
-from course_lib.progress.transfer import LARGEST
+from course_lib.progress.transfer import LARGEST, export_text
 from course_lib.progress.two_files import LOCK
 
 
@@ -105,7 +107,43 @@ def test_export_and_import_move_everything_and_say_how_much(
     assert store().events() == mine.events()
     assert call("progress", "reset", "--yes").exit_code == 0
     result = call("progress", "import", "-", text=printed.encode())
-    assert result.stdout == "2 entries read, 0 of them new\n2 of them are older than a reset and stay hidden\n"
+    assert result.stdout == (
+        "2 entries read, 0 of them new\n2 of them are older than a reset and stay hidden\n"
+        "To see them again: course progress reset NOTEBOOK --undo\n"
+    )
+
+
+def test_import_with_a_reset_that_would_hide_entries_of_yours_asks_for_an_option(
+    mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine.record("answer", "03.x", {"right": True})
+    other = Store(tmp_path / "other")
+    other.reset("03")
+    Path("theirs.json").write_text(export_text(other.history()))
+    assert one_line("import", "theirs.json", status=1) == (
+        "theirs.json was not imported: a reset in it would hide 1 entry of yours "
+        "(to import it all the same: --with-resets)"
+    )
+    assert len(mine.history()) == 1
+    result = call("progress", "import", "theirs.json", "--with-resets")
+    assert result.exit_code == 0 and "1 entry of yours is hidden now by a reset in it\nTo see them" in result.stdout
+    assert mine.events() == [] and "1 entry is visible again" in undone("03")
+
+
+def test_export_to_a_place_that_cannot_be_written_names_the_file_that_was_asked_for(
+    mine: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine.record("answer", "03.x", {"right": True})
+    opened = Path.open
+
+    def refused(path: Path, mode: str = "r", *rest: object, **more: object) -> object:
+        if mode == "xb":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, mode, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    said = one_line("export", "x.json", status=1)
+    assert "x.json" in said and "Permission denied" in said and TEMPORARY not in said
 
 
 def test_export_replaces_no_file(mine: Store) -> None:
@@ -129,7 +167,7 @@ def test_import_says_why_it_refuses(mine: Store) -> None:
     assert one_line("import", ".", status=2).startswith(". cannot be read: Is a directory")
     assert "it is not JSON" in one_line("import", "-", status=1, text=b"")
     Path("large.json").write_bytes(b" " * (LARGEST + 1))
-    assert "it has 16 MB, an export at most 16" in one_line("import", "large.json", status=1)
+    assert "it has more than 16,000,000 bytes, the most that an export" in one_line("import", "large.json", status=1)
     assert mine.history() == []
 
 
@@ -147,14 +185,15 @@ def test_reset_asks_and_only_yes_resets(mine: Store) -> None:
         assert len(mine.history()) == 3
     result = call("progress", "reset", "03", text=b"y\n")
     assert result.exit_code == 0
-    assert "They stay in data, but nothing shows them any more." in result.stdout
+    assert "They stay in data, hidden until you undo it: course progress reset 03 --undo" in result.stdout
     assert "An export keeps them in your hands: course progress export FILE" in result.stdout
-    assert result.stdout.endswith("03_the_kv_cache is reset.\n")
+    assert result.stdout.endswith("03_the_kv_cache is reset.\nTo undo this: course progress reset 03 --undo\n")
     assert [one.name for one in mine.events()] == ["02.x"]
     result = call("progress", "reset", "03_the_kv_cache")
     assert (result.exit_code, result.stdout) == (0, "Nothing is recorded of 03_the_kv_cache.\n")
     result = call("progress", "reset", "--yes")
-    assert (result.exit_code, result.stdout) == (0, "the whole course is reset.\n")
+    said = "the whole course is reset.\nTo undo this: course progress reset --undo\n"
+    assert (result.exit_code, result.stdout) == (0, said)
     assert mine.events() == []
 
 
@@ -163,6 +202,70 @@ def test_reset_of_what_is_no_notebook_is_a_wrong_call(mine: Store) -> None:
         assert one_line("reset", name, status=2) == (
             f"there is no notebook {name}: write 00 to 12 (or name none to reset the whole course)"
         )
+
+
+def undone(*words: str) -> str:
+    """What a reset that is taken back says; it asks nothing."""
+    result = call("progress", "reset", *words, "--undo", text=b"")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def test_reset_is_undone_one_at_a_time(mine: Store) -> None:
+    mine.record("answer", "03.x", {"right": True})
+    call("progress", "reset", "03", "--yes")
+    mine.record("answer", "03.x", {"right": False})
+    mine.record("hint", "ex03.y", {})
+    mine.record("hint", "ex02.y", {})
+    call("progress", "reset", "03", "--yes")
+    assert undone("03") == "The latest reset of 03_the_kv_cache is undone: 2 entries are visible again.\n"
+    assert [one.name for one in mine.events()] == ["03.x", "ex03.y", "ex02.y"]
+    assert undone("03_the") == "The latest reset of 03_the_kv_cache is undone: 1 entry is visible again.\n"
+    assert [one.data.get("right") for one in mine.events("answer")] == [True, False]
+    assert one_line("reset", "03", "--undo", status=1) == (
+        "there is no reset of 03_the_kv_cache to undo (nothing is hidden)"
+    )
+    assert len(mine.events()) == 4 and len(mine.history()) == 8, "nothing was deleted, nothing more was added"
+
+
+def test_reset_of_the_whole_course_and_that_of_a_notebook_are_undone_each_by_itself(mine: Store) -> None:
+    mine.record("hint", "03.x", {})
+    call("progress", "reset", "03", "--yes")
+    mine.record("hint", "02.x", {})
+    call("progress", "reset", "--yes")
+    assert one_line("reset", "02", "--undo", status=1) == (
+        "there is no reset of 02_prefill_and_decode to undo "
+        "(course progress reset --undo or course progress reset 03 --undo)"
+    )
+    assert undone("03") == (
+        "The latest reset of 03_the_kv_cache is undone: 0 entries are visible again.\n"
+        "Another reset hides them, too. To undo it: course progress reset --undo\n"
+    )
+    assert undone() == "The latest reset of the whole course is undone: 2 entries are visible again.\n"
+
+
+def test_export_from_before_a_reset_or_after_it_can_be_shown_again(
+    mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine.record("answer", "03.x", {"right": True})
+    call("progress", "export", "before.json")
+    call("progress", "reset", "03", "--yes")
+    call("progress", "export", "hidden.json")
+    call("progress", "import", "before.json")
+    assert mine.events() == []
+    assert "1 entry is visible again" in undone("03")
+    call("progress", "export", "undone.json")
+    for name, seen in (("hidden.json", 0), ("undone.json", 1), ("hidden.json", 1)):
+        monkeypatch.setenv("COURSE_DATA", str(tmp_path / "other"))
+        result = call("progress", "import", name)
+        assert result.exit_code == 0 and ("stay hidden" in result.stdout) == (not seen)
+        assert len(store().events()) == seen
+
+
+def test_undoing_what_is_no_notebook_is_a_wrong_call(mine: Store) -> None:
+    assert one_line("reset", "99", "--undo", status=2).startswith("there is no notebook 99: write 00 to 12")
+    assert one_line("reset", "--undo", status=1) == "there is no reset of the whole course to undo (nothing is hidden)"
+    assert not mine.folder.exists()
 
 
 # --- repairs and faults ---------------------------------------------------------------------------------------------
@@ -184,7 +287,8 @@ def test_progress_that_cannot_be_read_is_a_fault_of_the_work(mine: Store) -> Non
             [
                 sys.executable,
                 "-c",
-                f"import sqlite3; sqlite3.connect('data/{name}').execute('PRAGMA user_version = 9')",
+                "import sqlite3\n"
+                f"sqlite3.connect('data/{name}').executescript('PRAGMA user_version = 9; CREATE TABLE mood (x)')",
             ],
             check=True,
         )

@@ -1,23 +1,41 @@
 """Every kind of damage to one progress file or both: what is there afterwards, what is kept aside, what is said."""
 
-import sqlite3
-from collections.abc import Callable
+import shutil
 from contextlib import closing
-from datetime import date
 from pathlib import Path
 
 import pytest
+from damaged_files import (
+    ASIDE,
+    ENTRIES,
+    KEPT,
+    NAMES,
+    PAGE,
+    Damage,
+    an_answer_turned,
+    another_database,
+    assert_good_as_new,
+    column_dropped,
+    content_of,
+    deleted,
+    emptied,
+    index_broken,
+    one_letter_changed,
+    replaced_by_a_folder,
+    replaced_by_text,
+    rows_deleted,
+    rows_deleted_in_the_middle,
+    table_dropped,
+    truncated,
+    zeros_at_the_head,
+    zeros_in_the_middle,
+)
 from progress_crash import killed_while_writing
 
-from course_lib.progress import Event, NotSaved, Store
+from course_lib.progress import Event, Store
 from course_lib.progress.event import new_event
-from course_lib.progress.faults import Fault
-from course_lib.progress.one_file import FORMAT, connect, examine
-from course_lib.progress.two_files import COPY, LOCK, MAIN, NEW
-
-ENTRIES = 200
-PAGE = 4096
-ASIDE = f"progress.damaged-{date.today()}-{{}}.sqlite"
+from course_lib.progress.one_file import connect
+from course_lib.progress.two_files import COPY, MAIN
 
 
 @pytest.fixture(scope="module")
@@ -38,112 +56,6 @@ def folder(tmp_path: Path, sound: tuple[Path, list[Event]]) -> Path:
 @pytest.fixture
 def events(sound: tuple[Path, list[Event]]) -> list[Event]:
     return sound[1]
-
-
-def zeros_in_the_middle(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[3 * PAGE + 100 : 4 * PAGE] = bytes(PAGE - 100)
-    path.write_bytes(content)
-
-
-def zeros_at_the_head(path: Path) -> None:
-    path.write_bytes(bytes(PAGE) + path.read_bytes()[PAGE:])
-
-
-def one_letter_changed(path: Path) -> None:
-    content = path.read_bytes()
-    assert content.count(b'{"right":true}') == ENTRIES
-    path.write_bytes(content.replace(b'{"right":true}', b'{"right":tru!}', 1))
-
-
-def an_answer_turned(path: Path) -> None:
-    with closing(connect(path)) as db:
-        db.execute("""UPDATE events SET data = '{"right":false}' WHERE arrival = 30""")
-
-
-def truncated(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2 + 7])
-
-
-def replaced_by_text(path: Path) -> None:
-    path.write_text("Dear diary,\n" * 50)
-
-
-def replaced_by_a_word(path: Path) -> None:
-    path.write_text("x")
-
-
-def replaced_by_a_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-    (path / "inside").write_text("kept")
-
-
-def another_database(path: Path) -> None:
-    path.unlink()
-    with closing(connect(path)) as db:
-        db.execute("CREATE TABLE recipes (name TEXT)")
-
-
-def table_dropped(path: Path) -> None:
-    with closing(connect(path)) as db:
-        db.execute("DROP TABLE events")
-
-
-def column_dropped(path: Path) -> None:
-    with closing(connect(path)) as db:
-        db.execute("ALTER TABLE events DROP COLUMN version")
-
-
-def index_broken(path: Path) -> None:
-    with closing(connect(path)) as db:
-        ((root,),) = db.execute("SELECT rootpage FROM sqlite_schema WHERE type = 'index'").fetchall()
-    content = bytearray(path.read_bytes())
-    content[(root - 1) * PAGE + 500 : root * PAGE] = bytes(PAGE - 500)
-    path.write_bytes(content)
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def deleted(path: Path) -> None:
-    path.unlink()
-
-
-def rows_deleted(path: Path) -> None:
-    with closing(connect(path)) as db:
-        db.execute("DELETE FROM events WHERE arrival > 190")
-
-
-def rows_deleted_in_the_middle(path: Path) -> None:
-    with closing(connect(path)) as db:
-        db.execute("DELETE FROM events WHERE arrival BETWEEN 20 AND 29")
-
-
-Damage = Callable[[Path], None]
-KEPT: list[Damage] = [  # what becomes of the file: kept aside
-    zeros_in_the_middle, zeros_at_the_head, one_letter_changed, an_answer_turned, truncated, replaced_by_text,
-    replaced_by_a_word, replaced_by_a_folder, another_database, table_dropped, column_dropped, index_broken,
-]  # fmt: skip
-NAMES = {MAIN: "Your progress file", COPY: "The copy of your progress file"}
-
-
-def content_of(path: Path) -> bytes:
-    return (path / "inside").read_bytes() if path.is_dir() else path.read_bytes()
-
-
-def assert_good_as_new(folder: Path, events: list[Event]) -> None:
-    """Nothing more to tell, both files sound and equal, and more can be recorded."""
-    again = Store(folder)
-    assert again.events() == events and again.notices() == []
-    more = again.record("answer", "03.more", {"right": True})
-    for name in (MAIN, COPY):
-        found = examine(folder / name)
-        assert found.state == "sound"
-        assert sorted(e.id for e in found.events) == sorted(e.id for e in [*events, more])
-    assert again.notices() == [] and not (folder / NEW).exists()
 
 
 @pytest.mark.parametrize("name", [MAIN, COPY])
@@ -325,56 +237,61 @@ def test_journal_that_a_kill_left_is_not_played_back_into_a_new_file(
     assert_good_as_new(folder, events)
 
 
-@pytest.mark.parametrize("damage", [replaced_by_text, replaced_by_a_word])
-def test_lock_file_that_somebody_wrote_into_still_locks(folder: Path, events: list[Event], damage: Damage) -> None:
-    damage(folder / LOCK)
-    assert Store(folder).events() == events
-    assert_good_as_new(folder, events)
+# --- one byte --------------------------------------------------------------------------------------------------------
 
 
-def test_folder_in_the_place_of_the_lock_is_moved_away(folder: Path, events: list[Event]) -> None:
-    (folder / LOCK).mkdir()
-    assert_good_as_new(folder, events)
+def bytes_changed(every: int, values: tuple[int, ...], opened: bool, folder: Path) -> None:
+    """Change one byte of a small file, at every `every`th place, in turn in one file and in the other; then read and
+    record, with a store that looked at the files before or with a new one."""
+    recorded = [Store(folder / "sound").record("answer", "03.x", {"right": True}) for _ in range(4)]
+    sound = {name: (folder / "sound" / name).read_bytes() for name in (MAIN, COPY)}
+    used = [place for place, byte in enumerate(sound[MAIN]) if byte]
+    places = used[::every] + [place for place in range(0, len(sound[MAIN]), 40 * every) if place not in used]
+    for number, place in enumerate(places):
+        for name in (MAIN, COPY):
+            here = folder / f"{place}-{name}"
+            here.mkdir()
+            for file, content in sound.items():
+                (here / file).write_bytes(content)
+            mine = Store(here)
+            assert not opened or mine.history() == recorded
+            value = values[number % len(values)]
+            with (here / name).open("r+b") as changed:
+                changed.seek(place)
+                changed.write(bytes([value if value != sound[name][place] else value ^ 1]))
+            assert mine.history() == recorded, (place, name, value)
+            more = mine.record("answer", "03.y", {"right": True})
+            assert Store(here).history() == [*recorded, more], (place, name, value)
+            shutil.rmtree(here)
 
 
-def test_remains_of_a_repair_that_was_cut_off_are_cleared_away(folder: Path, events: list[Event]) -> None:
-    (folder / NEW).write_bytes(b"half a file")
-    assert_good_as_new(folder, events)
+@pytest.mark.parametrize("opened", [False, True], ids=["new store", "open store"])
+def test_one_changed_byte_costs_nothing(tmp_path: Path, opened: bool) -> None:
+    bytes_changed(7, (0xB3, 0xFF, 0x00, 0x31), opened, tmp_path)
 
 
-@pytest.mark.parametrize("names", [(MAIN,), (COPY,), (MAIN, COPY)], ids=["main", "copy", "both"])
-def test_file_of_a_newer_course_is_left_alone(folder: Path, names: tuple[str, ...]) -> None:
-    for name in names:
-        with closing(connect(folder / name)) as db:
-            db.execute(f"PRAGMA user_version = {FORMAT + 1}")
-            db.execute("ALTER TABLE events ADD COLUMN mood TEXT")
-    before = [(folder / name).read_bytes() for name in (MAIN, COPY)]
+@pytest.mark.slow
+@pytest.mark.parametrize("opened", [False, True], ids=["new store", "open store"])
+@pytest.mark.parametrize("value", [0xB3, 0xFF, 0x00, 0x31, 0x02])
+def test_one_changed_byte_anywhere_costs_nothing(tmp_path: Path, opened: bool, value: int) -> None:
+    bytes_changed(1, (value,), opened, tmp_path)
+
+
+@pytest.mark.parametrize("column", ["id", "at", "kind", "name", "version", "data", "order"])
+def test_seal_covers_every_column(folder: Path, events: list[Event], column: str) -> None:
+    other = {"id": "0" * 32, "data": '{"right":false}', "kind": "hint"}.get(column, "2026-01-01T00:00:00.000000+00:00")
+    with closing(connect(folder / MAIN)) as db:
+        db.execute(f'UPDATE events SET "{column}" = ? WHERE arrival = 30', (other,))
     mine = Store(folder)
-    assert mine.events() == []
-    reason = (
-        f"The file is of a newer course (format 2, this one knows 1) ({folder / names[0]}). Update the course, or name "
-        "another folder in COURSE_DATA."
-    )
-    assert mine.notices() == [f"Your progress cannot be read. {reason}"]
-    with pytest.raises(NotSaved) as refused:
-        mine.record("answer", "03.x", {"right": True})
-    assert str(refused.value) == reason
-    with pytest.raises(Fault):
-        mine.history()
-    assert [(folder / name).read_bytes() for name in (MAIN, COPY)] == before
-    assert list(folder.glob("*damaged*")) == []
+    assert mine.events() == events and "was damaged" in mine.notices()[0]
 
 
-def test_file_that_was_made_a_wal_file_is_made_an_ordinary_one_again(folder: Path, events: list[Event]) -> None:
+def test_order_that_was_changed_under_an_open_store_does_not_draw_what_is_recorded_after_it(
+    folder: Path, events: list[Event]
+) -> None:
+    mine = Store(folder)
+    assert mine.events() == events
     with closing(connect(folder / MAIN)) as db:
-        assert db.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-    assert_good_as_new(folder, events)
-    with closing(connect(folder / MAIN)) as db:
-        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-
-
-def test_sqlite_itself_sees_nothing_wrong_with_a_file_whose_answer_was_turned(folder: Path) -> None:
-    """Which is why each row has a seal."""
-    an_answer_turned(folder / MAIN)
-    with closing(sqlite3.connect(folder / MAIN)) as db:
-        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        db.execute('UPDATE events SET "order" = ? WHERE arrival = 30', ("9" + events[29].order[1:],))
+    more = mine.record("answer", "03.x", {"right": True})
+    assert more.order == more.at and mine.events() == [*events, more]

@@ -1,18 +1,19 @@
 """Where a learner stands: what is counted, when a notebook is finished, and how the map shows it on a page."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from course_lib.progress import Store, store
+from course_lib.progress import Store, event, store
 from course_lib.progress.course import QUESTIONS, full_name
 from course_lib.progress.event import Event, new_event
 from course_lib.progress.summary import Standing, finish_if_complete, first_attempts, standings, what_next
 from course_lib.quizzes import bank as bank_module
 from course_lib.quizzes.bank import load_bank
 from course_lib.study.course_map import course_map
-from course_lib.study.progress_view import progress
+from course_lib.study.progress_view import Map, progress
 
 NAME = "02_prefill_and_decode"
 BANK = """
@@ -82,6 +83,16 @@ def test_map_of_somebody_who_begins_says_so_and_writes_nothing(mine: Store) -> N
     for one in found:
         assert (one.questions > 0) == (one.notebook in bank_module.notebooks_with_questions())
     assert not mine.folder.exists()
+
+
+def test_notebook_is_finished_by_what_came_last_even_if_the_clock_was_set_back(
+    mine: Store, questions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine.record("check", "ex02.count", {"passed": True, "cases": {}})
+    answer(mine, "02.whole", True)
+    monkeypatch.setattr(event, "now", lambda: event.datetime.fromisoformat("2001-03-01T12:00:00+00:00"))
+    last = answer(mine, "02.first", True)
+    assert here().finished_at == last.at == "2001-03-01T12:00:00.000000+00:00"
 
 
 def test_counts_are_of_first_attempts_and_of_what_there_is(mine: Store, questions: Path) -> None:
@@ -200,8 +211,17 @@ def test_map_on_a_page_is_a_table_with_headings_links_and_what_is_next(mine: Sto
     for name in QUESTIONS:
         assert name in text and name in page
     next_up = what_next(standings())
-    assert f"<strong>Next:</strong> {next_up}" in page and f"Next: {next_up}" in text
+    name, todo = next_up.split(": ")
+    assert f'<strong>Next:</strong> <a href="{name}.ipynb">{name}</a>: {todo}</p>' in page
+    assert f"Next: {next_up}" in text
     assert "02_prefill_and_decode: predictions made: 1" in text
+
+
+def test_after_the_last_notebook_there_is_no_link_to_go_to(mine: Store) -> None:
+    for name in QUESTIONS:
+        mine.record("notebook", name[:2], {})
+    done = [replace(one, next="") for one in standings()]
+    assert "<strong>Next:</strong> you have finished every notebook that is here</p>" in Map(done, [])._repr_html_()
 
 
 def test_repair_is_told_once_above_the_map(mine: Store) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from progress_crash import killed_while_writing
 
-from course_lib.progress import NotSaved, Store, one_file
+from course_lib.progress import NotSaved, Store, data_folder, one_file, store
 from course_lib.progress.event import new_event
 from course_lib.progress.faults import Fault, fault
 from course_lib.progress.one_file import connect
@@ -141,7 +141,10 @@ def test_write_that_the_system_cuts_short_is_taken_back(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(tmp_path)], preexec_fn=limited, capture_output=True, text=True, check=True
     )
     *small, large = json.loads(done.stdout)
-    assert large.startswith("The disk reports a fault: disk I/O error") and "COURSE_DATA" in large
+    assert large == (
+        f"The disk or your share of it (quota) is full, or the disk fails ({tmp_path}). Make room there, then do it "
+        "again, or name a folder on another disk in COURSE_DATA and start again."
+    )
     acknowledged = ids + [line for line in small if len(line) == 32]
     mine = Store(tmp_path)
     assert [event.id for event in mine.events()] == acknowledged and mine.notices() == []
@@ -231,6 +234,67 @@ def test_file_held_by_another_program_can_be_read_and_is_named_when_it_cannot_be
     assert [event.id for event in mine.events()] == [*ids, more.id], "trying to save saves nothing"
 
 
+@pytest.mark.parametrize("held", [LOCK, MAIN])
+def test_answer_to_a_question_waits_at_most_ten_seconds_for_a_program_that_holds_the_files(
+    tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in what SQLite is told to wait: a page asks four times to show one answer."""
+    ids = with_events(tmp_path)
+    mine, allowed = Store(tmp_path), []
+    real = sqlite3.connect
+
+    def noted(path: object, timeout: float, isolation_level: None) -> sqlite3.Connection:
+        if Path(str(path)).parent == tmp_path:  # not a copy of the file, which nobody holds
+            allowed.append(timeout)
+        return real(path, timeout=timeout / 100, isolation_level=isolation_level)
+
+    with closing(connect(tmp_path / held)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(sqlite3, "connect", noted)
+        with pytest.raises(NotSaved, match="Another program holds the file"):
+            mine.record("answer", "03.x", {"right": True})
+        for _ in range(3):
+            mine.events()
+        assert len(allowed) > 4 and max(allowed) == one_file.WAIT_S and sum(allowed) <= 13, allowed
+    allowed.clear()
+    assert [event.id for event in mine.events()] == ids
+    mine.record("answer", "03.x", {"right": True})
+    assert allowed[-1] == one_file.WAIT_S, "patient again"
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_relative_data_folder_stays_where_it_was_when_the_current_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"answers of {tmp_path.name}"  # the process remembers it
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_DATA", name)
+    recorded = store().record("answer", "03.x", {"right": True})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert data_folder() == tmp_path / name and store().events() == [recorded]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_folder_whose_name_is_no_text_is_refused_in_words_also_by_the_doctor(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    reason = "the name of the folder is not UTF-8"
+    sentence = f"T{reason[1:]} ({tmp_path}/caf\\udce9). Name another folder in COURSE_DATA and start again."
+    mine = Store(folder)
+    with pytest.raises(NotSaved) as refused:
+        mine.record("answer", "03.x", {"right": True})
+    assert str(refused.value) == sentence
+    assert mine.events() == [] and mine.notices() == [f"Your progress cannot be read. {sentence}"]
+    program = "from course_lib.commands.doctor import data_writable as look; print(look())"
+    environment = {**os.environ, "COURSE_DATA": str(folder)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert "state='problem'" in done.stdout and reason in done.stdout
+
+
 # --- the rest of what can be said -----------------------------------------------------------------------------------
 
 
@@ -244,8 +308,10 @@ OTHER_DISK = "Name a folder on another disk in COURSE_DATA and start again."
 SENTENCES: dict[str, tuple[Exception, str]] = {
     "quota": (
         OSError(errno.EDQUOT, "Disk quota exceeded"),
-        "The disk is full (/p). Make room there, then do it again.",
+        "Your share of the disk (quota) is full, or a file may not become larger (/p). Make room there, then do it "
+        "again, or name a folder on another disk in COURSE_DATA and start again.",
     ),
+    "no memory": (MemoryError(), "There is not enough memory (/p). Close other programs, then do it again."),
     "failing disk": (
         OSError(errno.EIO, "Input/output error"),
         f"The disk reports a fault: Input/output error (/p). {OTHER_DISK}",

@@ -118,6 +118,8 @@ NO_EVENTS = {
     "a prediction of nothing": (("prediction", "03.x", {"unit": "s"}), "finite number"),
     "a prediction without end": (("prediction", "03.x", {"value": float("inf")}), "not plain JSON"),
     "a prediction that is enormous": (("prediction", "03.x", {"value": 10**400}), "finite number"),
+    "an undoing of nothing": (("undo", "03", {}), "'reset': the id of a reset"),
+    "an undoing of what is no id": (("undo", "", {"reset": ["0" * 32]}), "'reset': the id of a reset"),
     "an object": (("answer", "03.x", {"right": True, "given": object()}), "not plain JSON"),
     "a long story": (("answer", "03.x", {"right": True, "given": "x" * 20_001}), "too large"),
 }
@@ -182,6 +184,46 @@ def test_reset_hides_one_notebook_or_all_and_deletes_nothing(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="no notebook 'three'"):
         mine.reset("three")
     assert len(mine.history()) == 7
+
+
+def test_undoing_a_reset_shows_again_what_it_hid_and_deletes_nothing(tmp_path: Path) -> None:
+    mine = Store(tmp_path)
+    assert mine.undo("03") is None and mine.undo(None) is None and mine.history() == []
+    first = mine.record("answer", "03.x", {"right": True})
+    other = mine.record("answer", "02.x", {"right": True})
+    reset = mine.reset("03")
+    second = mine.record("answer", "03.x", {"right": False})
+    mine.reset("03")
+    assert mine.events() == [other]
+    mine.undo("03_the_kv_cache")
+    assert mine.events() == [other, second]
+    undo = mine.undo("03")
+    assert undo is not None and undo.data == {"reset": reset.id}
+    assert mine.events() == [first, other, second] and mine.events("undo") == []
+    assert mine.undo("03") is None and mine.undo(None) is None
+    mine.reset(None)
+    assert mine.events() == [] and mine.undo("03") is None
+    mine.undo(None)
+    mine.reset("03")
+    assert mine.events() == [other], "a reset after an undoing is a new one"
+    assert len(mine.history()) == 10
+    with pytest.raises(ValueError, match="no notebook 'three'"):
+        mine.undo("three")
+
+
+def test_an_undoing_hits_the_reset_it_names_wherever_a_merge_puts_the_two(tmp_path: Path, clock: Clock) -> None:
+    clock("2026-03-02")
+    mine, other = Store(tmp_path / "mine"), Store(tmp_path / "other")
+    answer = mine.record("answer", "03.x", {"right": True})
+    mine.reset("03")
+    clock("2026-03-03")
+    other.reset("03")
+    clock("2026-03-04")
+    other.undo("03")
+    mine.add(other.history())
+    assert mine.events() == [], "the reset that was taken back is not mine"
+    mine.undo("03")
+    assert mine.events() == [answer]
 
 
 # --- one process, several threads -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from course_lib.progress import Store, event, transfer
-from course_lib.progress.transfer import BadImport, Imported, export_text, import_text
+from course_lib.progress.transfer import BadImport, Imported, WouldHide, export_text, import_text
 
 Change = Callable[[dict[str, Any]], Any]
 ID = "0123456789abcdef" * 2
@@ -105,7 +105,7 @@ def test_export_in_the_unicode_of_another_system_is_read_or_refused_in_words(tmp
 
 def test_enormous_text_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "LARGEST", 1_000_000)
-    refused(tmp_path, b" " * 1_000_001, "it has 1 MB, an export at most 1")
+    refused(tmp_path, b" " * 1_000_001, "it has more than 1,000,000 bytes, the most that an export may have")
 
 
 def put(field: str, value: object) -> Change:
@@ -114,6 +114,13 @@ def put(field: str, value: object) -> Change:
 
 def whole(field: str, value: object) -> Change:
     return lambda all_of_it: all_of_it.update({field: value})
+
+
+def nested(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels - 1):
+        made = [made]
+    return made
 
 
 CHANGES: dict[str, tuple[Change, str]] = {
@@ -148,11 +155,15 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "a time of another zone": (put("at", "2026-02-03T12:00:00.000000+01:00"), "its at is no time"),
     "a time of no zone": (put("at", "2026-02-03T12:00:00.000000"), "its at is no time"),
     "a time in seconds": (put("at", 1.7e9), "its at is no text"),
+    "a time before all clocks": (put("at", "1969-12-31T12:00:00.000000+00:00"), "its at is no time"),
+    "a time far ahead": (put("at", "9998-02-03T12:00:00.000000+00:00"), "entry 3 is of 9998-02-03, and the clock here"),
+    "a place far ahead": (put("order", "2999-02-03T12:00:00.000000+00:00"), "entry 3 is of 2999-02-03, and the clock"),
     "the end of time": (put("order", "9999-12-31T23:59:59.999999+00:00"), "its order is no time"),
     "a time in other digits": (put("at", "٢٠٢٦-02-03T12:00:00.000000+00:00"), "its at is no time"),
     "data that are a list": (put("data", [1]), "its data are no object but of type list"),
     "data of null": (put("data", None), "its data are no object"),
     "a check without a verdict": (put("data", {}), "'passed': true or false"),
+    "data that are deep": (put("data", {"passed": True, "x": nested(20)}), "nested too deeply: at most 20 objects"),
     "large data": (put("data", {"passed": True, "x": "y" * 20_001}), "its data are too large"),
 }
 
@@ -163,6 +174,60 @@ def test_export_that_was_changed_is_refused_and_the_place_named(tmp_path: Path, 
     content = json.loads(exported(Store(tmp_path / "mine")))
     change(content)
     refused(tmp_path / "other", json.dumps(content).encode(), named)
+
+
+def test_what_is_as_deep_as_it_may_be_can_be_recorded_exported_and_imported(tmp_path: Path) -> None:
+    mine = Store(tmp_path / "mine")
+    mine.record("answer", "03.x", {"right": True, "given": nested(19)})
+    with pytest.raises(ValueError, match="nested too deeply"):
+        mine.record("answer", "03.x", {"right": True, "given": nested(20)})
+    with pytest.raises(ValueError, match="nested too deeply"):
+        mine.record("answer", "03.x", {"right": True, "given": {"a": ({"b": nested(18)},)}})
+    assert import_text(exported(mine), Store(tmp_path / "other")).new == 1
+    assert Store(tmp_path / "other").events() == mine.events() and len(mine.events()) == 1
+
+
+def test_entry_of_yours_from_a_clock_that_was_ahead_does_not_keep_your_export_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(event, "now", lambda: event.datetime.fromisoformat("2999-03-01T12:00:00+00:00"))
+        mine.record("answer", "03.x", {"right": True})
+    assert import_text(exported(mine), mine) == Imported(1, 0, 0)
+
+
+# --- resets in an export ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("notebook", ["03", None])
+def test_reset_of_another_machine_hides_what_was_recorded_here_only_when_asked(
+    tmp_path: Path, notebook: str | None
+) -> None:
+    mine, other = Store(tmp_path / "mine"), Store(tmp_path / "other")
+    for name in ("03.x", "03.y", "03.z"):
+        mine.record("answer", name, {"right": True})
+    theirs = other.record("answer", "03.x", {"right": False})
+    other.reset(notebook)
+    before, text = mine.history(), exported(other)
+    with pytest.raises(WouldHide, match="a reset in it would hide 3 entries of yours"):
+        import_text(text, mine)
+    assert mine.history() == before
+    later = mine.record("answer", "03.later", {"right": True})
+    assert import_text(text, mine, with_resets=True) == Imported(2, 2, 1, own_hidden=3)
+    assert mine.events() == [later], "what came after the reset it does not hide"
+    assert theirs in mine.history() and len(mine.history()) == 6
+    assert import_text(text, mine) == Imported(2, 0, 1), "hidden already, so nothing more is to be asked"
+
+
+def test_reset_in_an_export_that_hides_only_what_is_in_it_is_taken_over_unasked(tmp_path: Path) -> None:
+    mine, other = Store(tmp_path / "mine"), Store(tmp_path / "other")
+    mine.record("answer", "03.x", {"right": True})
+    import_text(exported(mine), other)
+    kept = other.record("answer", "02.x", {"right": True})
+    mine.reset("03")
+    assert import_text(exported(mine), other) == Imported(2, 1, 1)
+    assert other.events() == [kept]
 
 
 def test_number_without_end_is_refused(tmp_path: Path) -> None:

@@ -34,7 +34,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     for name in (*FRONT_ENDS.values(), "06_gone", "07_names"):
         bank = write_bank(folder, name=name)
         write_notebook(folder / f"{name}.ipynb", first + f"Quiz(Path({str(bank)!r}))", "last = 1")
-    write_notebook(folder / "02_warm.ipynb", first + f"warm_up('02', folder=Path({str(folder)!r}))", "last = 1")
+    earlier = folder / "earlier"
+    earlier.mkdir()
+    for number in ("02", "05", "08"):
+        line = f"warm_up('{number}', folder=Path({str(earlier)!r}))"
+        write_notebook(folder / f"{number}_warm.ipynb", first + line, "last = 1")
     with running_lab(folder, private, folder / "data") as running:
         yield running
 
@@ -169,9 +173,9 @@ def test_every_type_is_answered_with_keys_alone_and_comes_back(
 
     answer_everything_rightly(page, bank)
     events = Store(lab.folder / "data").events("answer")
-    given = [(event.name, event.data["right"]) for event in events if event.name[:2] == name[:2]]
+    given = [(event.name, event.data["right"]) for event in events if event.name.startswith(f"own.{name}.")]
     assert given == [
-        (f"{name[:2]}.{identifier}", right)
+        (f"own.{name}.{identifier}", right)
         for identifier, right in
         [("kept", False), ("kept", True), ("grows", True), ("size", True), ("steps", True)]
     ]  # fmt: skip
@@ -201,7 +205,7 @@ def test_without_its_kernel_a_quiz_says_what_to_do(page: Page, lab: Lab) -> None
     number.get_by_role("textbox").press_sequentially("1.4375")
     number.get_by_role("button", name="Answer").press("Enter")
     expect(number.get_by_role("status")).to_contain_text("Otherwise run this cell again.", timeout=LIMIT_MS)
-    assert Store(lab.folder / "data").events("answer", "06.size") == []
+    assert Store(lab.folder / "data").events("answer", "own.06_gone.size") == []
 
 
 def test_a_quiz_has_names_and_axe_finds_nothing_serious_in_either_theme(page: Page, lab: Lab) -> None:
@@ -239,22 +243,80 @@ def test_a_quiz_has_names_and_axe_finds_nothing_serious_in_either_theme(page: Pa
         assert element.evaluate("node => node.scrollWidth <= node.clientWidth + 1"), "it is wider than a narrow page"
 
 
-def test_a_warm_up_is_skipped_with_one_key_and_does_not_come_back_today(page: Page, lab: Lab) -> None:
+def open_warm_up(page: Page, lab: Lab, notebook: str) -> Locator:
+    """The warm-up of a notebook, "02", with two questions that were missed: "kept" and "grows" of notebook 01."""
     store = Store(lab.folder / "data")
-    question = load_bank(write_bank(lab.folder, name="01_missed")).questions[0]
-    store.record("answer", question.name, {"given": 0, "right": False}, question.version)
-    open_at(page, lab, "lab", "02_warm")
+    for question, given in zip(load_bank(write_bank(lab.folder / "earlier", name="01_missed")).questions, (0, [1])):
+        store.record("answer", question.name, {"given": given, "right": False}, question.version)
+    open_at(page, lab, "lab", f"{notebook}_warm")
     run_first_cell(page)
-    region = page.get_by_role("region", name="Warm-up before notebook 02")
-    expect(region).to_contain_text("From notebook 01")
-    back_to(page, ".course-quiz button")
+    region = page.get_by_role("region", name=f"Warm-up before notebook {notebook}")
+    expect(region.get_by_text("From notebook 01")).to_have_count(2)
+    return region
+
+
+def answer_first(page: Page) -> None:
+    """Answer the question on what is kept, rightly, and stay there."""
+    group(page, "What does a layer keep").get_by_role("radio", name="Its key and its value", exact=True).press("Space")
+    group(page, "What does a layer keep").get_by_role("button", name="Answer").press("Enter")
+    expect(group(page, "What does a layer keep").get_by_role("status")).to_be_focused(timeout=LIMIT_MS)
+
+
+def escape_leads_to_the_next_cell(page: Page) -> None:
     page.keyboard.press("Escape")
-    expect(region).to_contain_text("Skipped.")
-    expect(region.get_by_role("radio")).to_have_count(0)
     page.keyboard.press("ArrowDown")
     expect(page.locator(".jp-Cell.jp-mod-active")).to_contain_text("last = 1")
-    restart_kernel(page, lab, "02_warm")
+
+
+def run_again(page: Page, lab: Lab, notebook: str) -> None:
+    restart_kernel(page, lab, f"{notebook}_warm")
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+
+
+def test_a_warm_up_is_skipped_with_one_key_and_does_not_come_back_today(page: Page, lab: Lab) -> None:
+    region = open_warm_up(page, lab, "02")
+    back_to(page, ".course-quiz button")
+    escape_leads_to_the_next_cell(page)
+    expect(region).to_contain_text("Warm-up: skipped for today.")
+    expect(region.get_by_role("group")).to_have_count(0)
+    expect(region.get_by_role("button")).to_have_count(0)
+    run_again(page, lab, "02")
+    expect(region).to_have_count(0)
     expect(page.get_by_text("Warm-up: skipped for today.")).to_be_visible(timeout=LIMIT_MS)
-    assert [event.name for event in store.events("skip")] == ["02"]
+    assert [event.name for event in Store(lab.folder / "data").events("skip", "02")] == ["02"]
+
+
+def test_to_skip_the_rest_of_a_warm_up_leaves_what_was_answered(page: Page, lab: Lab) -> None:
+    region = open_warm_up(page, lab, "05")
+    answer_first(page)
+    expect(region.get_by_role("button", name="Skip")).to_be_visible()
+    escape_leads_to_the_next_cell(page)
+    for again in (False, True):
+        if again:
+            run_again(page, lab, "05")
+        expect(region).to_contain_text("Warm-up: the rest is skipped for today.", timeout=LIMIT_MS)
+        expect(region.get_by_role("group")).to_have_count(1)
+        expect(group(page, "What does a layer keep").get_by_role("status")).to_contain_text("Right.")
+        expect(region.get_by_role("button")).to_have_count(0)
+    assert len(Store(lab.folder / "data").events("skip", "05")) == 1
+
+
+def test_a_warm_up_that_is_answered_is_only_left_with_escape(page: Page, lab: Lab) -> None:
+    region = open_warm_up(page, lab, "08")
+    answer_first(page)
+    several = group(page, "What makes")
+    for name in ("More tokens", "More layers"):
+        several.get_by_role("checkbox", name=name).press("Space")
+    several.get_by_role("button", name="Answer").press("Enter")
+    expect(several.get_by_role("status")).to_be_focused(timeout=LIMIT_MS)
+    expect(region.get_by_role("button")).to_have_count(0)
+    escape_leads_to_the_next_cell(page)
+    for again in (False, True):
+        if again:
+            run_again(page, lab, "08")
+        expect(region).to_contain_text("Warm-up: done for today.", timeout=LIMIT_MS)
+        expect(region).not_to_contain_text("to skip")
+        expect(region.get_by_role("status").filter(has_text="Right.")).to_have_count(2)
+        expect(region.get_by_role("button")).to_have_count(0)
+    assert Store(lab.folder / "data").events("skip", "08") == []

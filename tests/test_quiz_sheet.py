@@ -12,9 +12,11 @@ from nbconvert import HTMLExporter
 from small_quiz import ALL, HEAD, ONE, record_displays, write_bank, write_notebook
 
 import course_lib.study.quiz_sheet as quiz_sheet
-from course_lib.progress.store import Event, store
-from course_lib.quizzes.bank import load_bank
-from course_lib.study.quiz import Quiz
+from course_lib.progress.event import notebook_of
+from course_lib.progress.store import Event, Store, store
+from course_lib.progress.summary import standings
+from course_lib.quizzes.bank import QUESTIONS, load_bank
+from course_lib.study.quiz import NOTHING_YET, Quiz, warm_up
 from course_lib.study.quiz_sheet import Sheet
 from course_lib.study.quiz_widget import QuestionsWidget
 
@@ -116,6 +118,43 @@ def test_a_changed_question_is_open_again_and_says_so(sheet: Sheet, tmp_path: Pa
     assert state["changed"] and state["given"] is None and state["explanation"] == []
 
 
+def test_to_have_seen_the_answer_of_an_earlier_version_shows_none_of_this_one(sheet: Sheet, tmp_path: Path) -> None:
+    for _ in range(2):
+        give(sheet, "03.kept", 0)
+    sheet.receive({"kind": "show", "question": "03.kept"})
+    assert sheet.states()["03.kept"]["answer"] != []
+    changed = Sheet(load_bank(write_bank(tmp_path, ALL.replace("Its row of", "A row of"))).questions)
+    state = give(changed, "03.kept", 0)
+    assert state["answer"] == [] and state["explanation"] == []
+
+
+def test_a_file_of_somebody_else_counts_for_nothing_in_the_course(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the name of the course's file and the id of one of its questions."""
+    outputs = record_displays(monkeypatch)
+    there = load_bank("03_the_kv_cache")
+    path = write_bank(tmp_path, HEAD + ONE.replace('"kept"', f'"{there.questions[0].id}"'), name=there.notebook)
+    quiz = Quiz(path)
+    quiz._ipython_display_()
+    (name,) = (question.name for question in quiz.bank.questions)
+    assert name == f"own.03_the_kv_cache.{there.questions[0].id}" and notebook_of(name) == ""
+    before = standings()
+    for given in (0, 1):
+        give(Sheet(quiz.bank.questions), name, given)
+    assert [(event.name, event.data["right"]) for event in answers()] == [(name, False), (name, True)]
+    assert standings() == before and standings()[3].answered == 0
+    warm_up("04")
+    assert outputs[-1]["text/plain"] == NOTHING_YET
+    assert Sheet(Quiz(path).bank.questions).states()[name]["right"], "it comes back as in the course"
+
+
+def test_a_path_to_a_file_of_the_course_is_the_course(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(QUESTIONS)
+    assert Quiz(Path("03_the_kv_cache.toml")).bank == Quiz("03_the_kv_cache").bank
+    assert Quiz("03_the_kv_cache").bank.questions[0].name.startswith("03.")
+
+
 def test_what_could_not_be_saved_is_shown_with_the_reason_and_saved_with_the_next_answer(
     sheet: Sheet, data_folder: Path
 ) -> None:
@@ -129,6 +168,46 @@ def test_what_could_not_be_saved_is_shown_with_the_reason_and_saved_with_the_nex
     assert give(sheet, "03.grows", [0])["problem"] == ""
     assert [event.name for event in answers()] == ["03.kept", "03.grows"]
     assert quiz_sheet.unsaved == []
+
+
+def test_attempts_that_could_not_be_saved_keep_their_order(sheet: Sheet, data_folder: Path) -> None:
+    data_folder.write_text("a file where the folder should be")
+    for given in (0, 2, 1):
+        assert give(sheet, "03.kept", given)["given"] == given
+    data_folder.unlink()
+    give(sheet, "03.grows", [0])
+    assert [event.data["given"] for event in answers()] == [0, 2, 1, [0]]
+
+
+def test_attempts_that_a_fault_held_back_keep_their_order(sheet: Sheet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Store, kind: str, name: str, data: dict[str, Any], version: str = "") -> Event:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "record", broken)
+        for given in (0, 2, 1):
+            assert give(sheet, "03.kept", given)["given"] == given
+    give(sheet, "03.grows", [0])
+    assert [event.data["given"] for event in answers()] == [0, 2, 1, [0]]
+
+
+def test_fault_of_the_course_itself_costs_no_answer_and_is_said(sheet: Sheet, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Store.record
+
+    def broken(self: Store, kind: str, name: str, data: dict[str, Any], version: str = "") -> Event:
+        if name == "03.kept":
+            raise UnicodeDecodeError("utf-8", b"\xb3", 0, 1, "invalid start byte")
+        return real(self, kind, name, data, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "record", broken)
+        said = give(sheet, "03.kept", 0)["problem"]
+        assert said.startswith("This was not saved: the course met a fault of its own, UnicodeDecodeError: ")
+        assert said.endswith("Your next answer tries again to save it.")
+        assert give(sheet, "03.grows", [0])["problem"] == said, "one still waits"
+        assert [event.name for event in answers()] == ["03.grows"] and sheet.states()["03.kept"]["given"] == 0
+    assert give(sheet, "03.size", "1")["problem"] == ""
+    assert [event.name for event in answers()] == ["03.grows", "03.kept", "03.size"]
 
 
 HOSTILE: list[object] = [
@@ -175,6 +254,16 @@ def test_two_displays_of_a_quiz_tell_the_same_at_once(bank: Path, monkeypatch: p
     assert len(sent) == 2 and len(repeated) == 1
 
 
+def test_an_answer_is_told_to_displays_of_the_same_quiz_or_warm_up_only(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = load_bank(bank).questions
+    quiz, one, two, later = (QuestionsWidget(Sheet(questions, here), "Q") for here in ("", "04", "04", "05"))
+    sent = [sent_by(widget, monkeypatch) for widget in (quiz, one, two, later)]
+    one.answer({"kind": "answer", "question": "03.kept", "given": 0})
+    assert [len(each) for each in sent] == [0, 1, 1, 0]
+
+
 def test_a_page_cannot_set_the_state_of_the_widget(bank: Path) -> None:
     widget = QuestionsWidget(Sheet(load_bank(bank).questions), "Questions")
     before = widget.get_state()
@@ -211,6 +300,7 @@ def test_the_key_is_in_no_state_and_no_output_of_the_widget(bank: Path, monkeypa
     Quiz(bank)._ipython_display_()
     (output,) = outputs
     assert set(output) == {"text/html", "text/plain", "application/vnd.jupyter.widget-view+json"}
+    assert output["text/plain"].startswith("Questions on notebook 03\n"), "and not the name of a widget"
     widget = QuestionsWidget(Sheet(load_bank(bank).questions), "Questions")
     state = {name: value for name, value in widget.get_state().items() if name not in ("_esm", "_css")}
     assert "What makes the cache larger?" in json.dumps(state["questions"])

@@ -4,8 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from small_quiz import record_displays
 
 from course_lib.study import widgets
+from course_lib.study.page import show
 from course_lib.study.style import Picture, picture, styled
 from course_lib.study.widgets import Choice, Knob, Knobs, explore
 
@@ -78,8 +80,13 @@ def test_turning_a_knob_draws_again(widget: Knobs) -> None:
         (4096, "4096 is outside the range: write a number from 16 to 2048."),
         (-16, "-16 is outside the range: write a number from 16 to 2048."),
         (100, "100 is between two steps. This goes in steps of 16: write 96 or 112."),
+        (10**400, "This is outside the range: write a number from 16 to 2048."),
+        (-(10**400), "This is outside the range: write a number from 16 to 2048."),
+        (float("nan"), "This is outside the range: write a number from 16 to 2048."),
+        ([], "Write a number from 16 to 2048."),
         (16.5, "16.5 is between two steps. This goes in steps of 16: write 16 or 32."),
     ],
+    ids=range(11),
 )
 def test_a_bad_value_gets_a_sentence_and_the_picture_stays(widget: Knobs, value: object, sentence: str) -> None:
     before = widget.shown
@@ -89,13 +96,52 @@ def test_a_bad_value_gets_a_sentence_and_the_picture_stays(widget: Knobs, value:
     assert turn(widget, tokens=272)["problems"] == {}, "the sentence goes when the value is good again"
 
 
+@pytest.mark.parametrize("value", [None, [], {}, 3, 10**5000, "x" * 100_000], ids=range(6))
+def test_what_is_no_option_gets_a_short_sentence(widget: Knobs, value: object) -> None:
+    said = turn(widget, kind=value)["problems"]["kind"]
+    assert said.endswith("is none of float32, float16.") and len(said) < 100
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"number": 1}, {"number": 1, "values": []}, {"number": None, "values": {}}, {"values": {}}, [], None, 3],
+)
+def test_what_is_no_question_is_met_with_silence(
+    widget: Knobs, asked: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = widget.shown
+    widget.set_state({"asked": asked})
+    if isinstance(asked, dict):
+        widget.asked = asked
+    assert widget.shown == before and capsys.readouterr() == ("", "")
+    widget.set_state({"asked": {"number": 7, "values": {"tokens": 272, "kind": "float32"}}})
+    assert (widget.shown["number"], widget.shown["alt"]) == (7, "272 tokens in float32.")
+    widget.set_state({"asked": {"number": 8, "values": {}}})
+    assert set(widget.shown["problems"]) == {"tokens", "kind"}, "every knob has its sentence"
+
+
+def test_a_page_sets_what_it_asks_and_nothing_else(widget: Knobs) -> None:
+    before = widget.get_state()
+    widget.set_state({"shown": {}, "knobs": [], "layout": "x"})
+    assert widget.get_state() == before
+
+
+def test_what_stands_there_without_a_kernel_is_not_the_name_of_a_widget(
+    widget: Knobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = record_displays(monkeypatch)
+    show(widget, {"text/plain": "256 tokens in float32."})
+    assert outputs[0]["text/plain"] == "256 tokens in float32."
+    assert "application/vnd.jupyter.widget-view+json" in outputs[0]
+
+
 def test_whole_numbers_only_is_said_as_such() -> None:
     with pytest.raises(ValueError, match=re.escape("2.5 is between two steps. Whole numbers only: write 2 or 3.")):
         Knob("Layers", low=1, high=8, start=1).read(2.5)
 
 
 def test_a_last_step_that_would_lead_beyond_the_end_is_not_offered() -> None:
-    with pytest.raises(ValueError, match="steps of 4: write 8."):
+    with pytest.raises(ValueError, match=re.escape("steps of 4: write 8.")):
         Knob("n", low=0, high=10, start=0, step=4).read(9)
 
 

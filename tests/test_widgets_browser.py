@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -66,9 +67,9 @@ def small_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 class Learner:
     """Somebody without a mouse who works through the small notebook."""
 
-    def __init__(self, browser: "Browser", lab: Lab, front_end: str) -> None:
+    def __init__(self, browser: "Browser", lab: Lab, front_end: str, name: str = "") -> None:
         self.page: Page = browser.new_context(viewport={"width": 1000, "height": 1400}).new_page()
-        name = f"{front_end.split('/')[0]}.ipynb"
+        name = name or f"{front_end.split('/')[0]}.ipynb"
         reset = "&reset" if front_end.startswith("lab") else ""
         self.page.goto(f"{lab.url}/{front_end}/{name}?token={lab.token}{reset}")
         self.data = lab.folder / "data"
@@ -106,6 +107,18 @@ class Learner:
     def control(self, role: str, label: str) -> "Locator":
         return self.page.get_by_role(role, name=label, exact=True)  # type: ignore[arg-type]
 
+    def leaves_with_escape(self, cell: int, place: "Locator") -> None:
+        """Escape in `place`, in the outputs of a cell: then keys are commands, and arrows go on and back."""
+        place.focus()
+        self.press("Escape")
+        cells = self.page.locator(".jp-Cell")
+        self.stands_on(cells.nth(cell))
+        expect(self.page.locator(".jp-Notebook")).to_have_class(re.compile("jp-mod-commandMode"))
+        self.press("ArrowDown")
+        expect(cells.nth(cell + 1)).to_have_class(re.compile("jp-mod-active"))
+        self.press("ArrowUp")
+        expect(cells.nth(cell)).to_have_class(re.compile("jp-mod-active"))
+
     def predictions(self) -> list[float]:
         """What lies on the disk."""
         with sqlite3.connect(self.data / "progress.sqlite") as database:
@@ -139,10 +152,10 @@ def write_what_cannot_be(learner: Learner) -> None:
     learner.write("1000")
     learner.says("1000 is outside the range: write a number from 16 to 128.")
     learner.write("-")
-    learner.says("Write a number from 16 to 128.")
+    learner.says("Write a number from 16 to 128. Esc leaves the field.")
     field = learner.control("spinbutton", "Answer (tokens)")
     expect(field).to_have_attribute("aria-invalid", "true")
-    expect(field).to_have_accessible_description("Write a number from 16 to 128.")
+    expect(field).to_have_accessible_description("Write a number from 16 to 128. Esc leaves the field.")
     learner.sees("4 and 48 tokens in float16.")
     assert serious_problems(learner.page) == []
     learner.write("64")
@@ -155,7 +168,11 @@ def write_what_cannot_be(learner: Learner) -> None:
     learner.sees("4 and 64 tokens in float16.")
     learner.write("5")
     learner.sees("5 and 64 tokens in float16.")
-    learner.press(*["Tab"] * 5)
+    learner.leaves_with_escape(0, learner.control("spinbutton", "Prompt (tokens)"))
+    learner.leaves_with_escape(0, learner.control("slider", "Prompt (tokens)"))
+    learner.leaves_with_escape(0, learner.control("combobox", "Number format"))
+    learner.control("slider", "Answer (tokens)").focus()
+    learner.press(*["Tab"] * 2)
     learner.stands_on(learner.page.get_by_role("group", name="Figure", exact=True))
     learner.press("ArrowDown")  # on to the next cell
 
@@ -166,10 +183,19 @@ def note_two_predictions(learner: Learner) -> None:
     expect(second).to_be_visible(timeout=LIMIT_MS)
     learner.press("Shift+Tab", "Shift+Tab")
     learner.stands_on(first)
+    learner.press("Enter")
+    learner.says("Write a number, then press Enter. Esc leaves the field.")
+    learner.stands_on(first)
+    learner.leaves_with_escape(1, first)
+    first.focus()
     learner.write("eight")
     learner.press("Enter")
-    learner.says("“eight” is not a number.")
+    learner.says("“eight” is not a number. Write one such as 12 or 1.5. Esc leaves the field.")
     learner.stands_on(first)
+    learner.leaves_with_escape(1, first)
+    expect(first).to_have_value("eight")
+    learner.leaves_with_escape(1, learner.page.get_by_role("button", name="Note it").first)
+    first.focus()
     assert serious_problems(learner.page) == []
     learner.write("9 tokens")
     learner.press("Enter")
@@ -182,9 +208,7 @@ def note_two_predictions(learner: Learner) -> None:
     learner.says("Noted: 4 passes.")
     learner.press("ArrowDown")
     learner.run_cell(2)
-    comparison = learner.page.get_by_text("Your prediction")
-    expect(comparison).to_be_visible(timeout=LIMIT_MS)
-    expect(learner.page.get_by_text("Off by 1.")).to_be_visible()
+    compared(learner, "Your prediction", "9 tokens", "Off by 1.")
 
     learner.press(*["Shift+Tab"] * 2)
     learner.stands_on(first)
@@ -192,7 +216,22 @@ def note_two_predictions(learner: Learner) -> None:
     learner.press("Tab")  # leaving the field is enough
     learner.says("Noted: 8 tokens.")
     learner.stands_on(second)
-    expect(learner.page.get_by_text("Exactly.")).to_be_visible(timeout=LIMIT_MS)
+    compared(learner, "Your prediction", "8 tokens", "Exactly.")
+
+
+def compared(learner: Learner, *texts: str) -> None:
+    """The comparison stands there once, with these texts."""
+    outputs = learner.page.locator(".jp-Cell").nth(2).locator(".jp-OutputArea-output")
+    for text in texts:
+        expect(outputs).to_contain_text(text, timeout=LIMIT_MS)
+        expect(outputs.get_by_text(text, exact=True).filter(visible=True).first).to_be_visible()
+    expect(outputs).to_have_count(1)
+    assert outputs.inner_text().count("Measured") == 1
+
+
+def comparison_in(notebook: Path) -> list[dict[str, str]]:
+    """What is saved of the comparison, by MIME type."""
+    return [output.data for output in nbformat.read(notebook, as_version=4).cells[2].outputs]
 
 
 def serious_problems(page: "Page") -> list[str]:
@@ -234,15 +273,38 @@ def test_knobs_and_predictions_need_nothing_but_keys_and_numbers_outlive_the_ker
     restart_kernel(learner)
     if front_end == FRONT_ENDS[0]:
         turn_a_knob_whose_kernel_is_gone(learner)
-    learner.press("ControlOrMeta+s")
+    with learner.page.expect_response(lambda response: response.request.method == "PUT", timeout=LIMIT_MS):
+        learner.press("ControlOrMeta+s")
     learner.page.reload()
     learner.wait_until_ready()
+    compared(learner, "Your prediction", "8 tokens", "Exactly.")  # no kernel knows it any more
+    (saved,) = comparison_in(small_lab.folder / f"{front_end.split('/')[0]}.ipynb")
+    assert set(saved) == {"text/html", "text/plain"}
+    assert saved["text/plain"] == "Your prediction: 8 tokens. Measured: 8 tokens."
     for number in range(3):
         learner.run_cell(number)
     first, second = (learner.page.get_by_label(question, exact=True) for question in QUESTIONS)
     expect(first).to_have_value("8", timeout=LIMIT_MS)
     expect(second).to_have_value("4")
     learner.says("Noted: 8 tokens.")
-    expect(learner.page.get_by_text("Exactly.")).to_be_visible(timeout=LIMIT_MS)
+    compared(learner, "Exactly.")
     assert len(learner.predictions()) == known + 3, "showing them again records nothing"
+    learner.page.context.close()
+
+
+def test_a_comparison_that_ran_before_anybody_wrote_says_where_and_follows(small_lab: Lab, browser: "Browser") -> None:
+    notebook = small_lab.folder / "early.ipynb"
+    sources = ["1", PREDICTIONS.replace("09.", "08."), COMPARISON.replace("09.", "08.")]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources], metadata=kernel), notebook)
+    learner = Learner(browser, small_lab, "lab/tree", notebook.name)
+    for number in range(3):
+        learner.run_cell(number)
+    compared(learner, "A common first guess", "9 tokens", "Write your own into the field above, and this follows.")
+    field = learner.page.get_by_label(QUESTIONS[0], exact=True)
+    for text, said in (("4", "Off by a factor of 2."), ("7", "Off by 1.")):
+        field.fill(text)
+        field.press("Enter")
+        compared(learner, "Your prediction", f"{text} tokens", said)
+        expect(learner.page.get_by_text("Write your own")).to_have_count(0)
     learner.page.context.close()

@@ -83,5 +83,9 @@ def write_whole(path: Path, data: bytes) -> None:
         if path.exists():
             temporary.chmod(path.stat().st_mode & 0o777)
         temporary.replace(path)
+    except OSError as error:
+        if error.filename == str(temporary):  # nobody knows that name
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -48,8 +48,13 @@ def short(path: Path) -> str:
     """`path` for a reader: relative to the current folder or to the home folder where that is shorter."""
     for base, mark in ((Path.cwd(), ""), (Path.home(), "~/")):
         if path.is_relative_to(base) and path != base:
-            return mark + str(path.relative_to(base))
-    return str(path)
+            return mark + _printable(path.relative_to(base))
+    return _printable(path)
+
+
+def _printable(path: Path) -> str:
+    """What no UTF-8 can say is written as an escape."""
+    return str(path).encode(errors="backslashreplace").decode()
 
 
 def is_notebook(path: Path) -> bool:

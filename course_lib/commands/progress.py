@@ -1,4 +1,4 @@
-"""`course progress`: where a learner stands; export, import, reset.
+"""`course progress`: where a learner stands; export, import, reset and its undoing.
 
 The one idea: it shows what `course_lib.progress` worked out. Repairs and faults are told on standard error, so that a
 result that is piped stays a result.
@@ -17,9 +17,9 @@ from course_lib.commands.places import short
 from course_lib.progress.course import full_name
 from course_lib.progress.event import Event, notebook_of
 from course_lib.progress.faults import Fault
-from course_lib.progress.store import store, visible
+from course_lib.progress.store import standing_resets, store, visible
 from course_lib.progress.summary import Standing, day, standings, what_next
-from course_lib.progress.transfer import LARGEST, BadImport, export_text, import_text
+from course_lib.progress.transfer import LARGEST, BadImport, WouldHide, export_text, import_text
 
 
 def show_map(json_target: str | None) -> int:
@@ -71,7 +71,7 @@ def export(target: str) -> int:
     return DONE
 
 
-def take(source: str) -> int:
+def take(source: str, with_resets: bool = False) -> int:
     """Merge an export into what is here."""
     shown = source if source.isprintable() else ascii(source)
     try:
@@ -83,25 +83,33 @@ def take(source: str) -> int:
     except OSError as error:
         raise CommandError(f"{shown} cannot be read: {error.strerror}", "name an export", BAD_CALL) from None
     try:
-        done = import_text(text, store())
+        done = import_text(text, store(), with_resets)
     except BadImport as problem:
         message = f"{shown} was not imported: {problem}"
         raise CommandError(message, f"make one with: {program()} progress export FILE") from None
+    except WouldHide as problem:
+        raise CommandError(f"{shown} was not imported: {problem}", "to import it all the same: --with-resets") from None
     except Fault as problem:
         raise _fault("nothing was imported", problem) from None
     _tell()
     print(f"{_counted(done.entries, 'entry', 'entries')} read, {done.new} of them new")
+    if done.own_hidden:
+        print(f"{_counted(done.own_hidden, 'entry of yours is', 'entries of yours are')} hidden now by a reset in it")
     if done.hidden:
         print(f"{done.hidden} of them are older than a reset and stay hidden")
+    if done.hidden or done.own_hidden:
+        print(f"To see them again: {program()} progress reset NOTEBOOK --undo")
     return DONE
 
 
-def reset(notebook: str | None, yes: bool) -> int:
-    """Hide what was recorded of one notebook or of all, after asking."""
+def reset(notebook: str | None, yes: bool, undo: bool) -> int:
+    """Hide what was recorded of one notebook or of all, after asking; or take that back, which asks nothing."""
     try:
         name = None if notebook is None else full_name(notebook)
     except ValueError as problem:
         raise CommandError(str(problem), "or name none to reset the whole course", BAD_CALL) from None
+    if undo:
+        return _undo(name)
     events = [event for event in _events() if name is None or notebook_of(event.name) == name[:2]]
     _tell()
     what = name or "the whole course"
@@ -110,7 +118,7 @@ def reset(notebook: str | None, yes: bool) -> int:
         return DONE
     if not yes:
         print(f"This resets {what}: {_counted(len(events), 'entry', 'entries')}.")
-        print(f"They stay in {short(store().folder)}, but nothing shows them any more.")
+        print(f"They stay in {short(store().folder)}, hidden until you undo it: {_undoing(name and name[:2])}")
         print(f"An export keeps them in your hands: {program()} progress export FILE")
         if not typer.confirm("Reset?"):
             print("Nothing was reset.")
@@ -120,7 +128,33 @@ def reset(notebook: str | None, yes: bool) -> int:
     except Fault as problem:
         raise _fault("nothing was reset", problem) from None
     print(f"{what} is reset.")
+    print(f"To undo this: {_undoing(name and name[:2])}")
     return DONE
+
+
+def _undo(name: str | None) -> int:
+    """Take back the latest reset of a notebook or of the whole course."""
+    before, what = len(_events()), name or "the whole course"
+    try:
+        done = store().undo(name)
+        history = store().history()
+    except Fault as problem:
+        raise _fault("nothing was undone", problem) from None
+    _tell()
+    others = sorted({event.name for event in standing_resets(history)})
+    if done is None:
+        remedy = " or ".join(_undoing(one) for one in others) or "nothing is hidden"
+        raise CommandError(f"there is no reset of {what} to undo", remedy)
+    back = len(visible(history)) - before
+    print(f"The latest reset of {what} is undone: {_counted(back, 'entry is', 'entries are')} visible again.")
+    if not back and others:
+        print(f"Another reset hides them, too. To undo it: {' or '.join(_undoing(one) for one in others)}")
+    return DONE
+
+
+def _undoing(notebook: str | None) -> str:
+    """The command that takes back a reset."""
+    return " ".join([program(), "progress", "reset", *([notebook] if notebook else []), "--undo"])
 
 
 def _events() -> list[Event]:

@@ -17,10 +17,14 @@ from typing import Any
 
 LONGEST_NAME = 200  # characters
 LARGEST_NUMBER = 1e300
+DEEPEST = (
+    20  # objects and lists inside each other: reading what is much deeper can fail, and that would look like damage
+)
 LARGEST_DATA = 20_000  # characters of JSON: an answer is a choice or a line of text
 EARLIEST, LATEST = "1970", "9999"  # years: a clock may be wrong, but there must be a next microsecond
 END_OF_TIME = "9998-12-31T23:59:59.999999+00:00"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
+ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 NOTEBOOK = re.compile(r"(?:ex)?(\d\d)(?:[._].*)?", re.ASCII)
 
 
@@ -101,6 +105,11 @@ def _value(data: dict[str, Any]) -> str:
     return "" if is_number else "its data need 'value': a finite number"
 
 
+def _reset(data: dict[str, Any]) -> str:
+    meant = data.get("reset")
+    return "" if isinstance(meant, str) and ID.fullmatch(meant) else "its data need 'reset': the id of a reset"
+
+
 def _nothing(data: dict[str, Any]) -> str:
     return ""
 
@@ -114,7 +123,9 @@ KINDS: dict[str, Callable[[dict[str, Any]], str]] = {  # each with what its data
     "notebook": _nothing,
     "skip": _nothing,
     "reset": _nothing,
+    "undo": _reset,
 }
+OF_THE_COURSE = ("reset", "undo")  # with no name they mean the whole course; a learner does nothing in it by them
 
 
 def problem_of(fields: Mapping[str, Any]) -> str:
@@ -125,7 +136,7 @@ def problem_of(fields: Mapping[str, Any]) -> str:
             return f"its {label} is no text but {_short(value)}"
         if len(value) > LONGEST_NAME or not value.isprintable():
             return f"its {label} is too long or has characters that cannot be printed: {_short(value)}"
-    if not re.fullmatch(r"[0-9a-f]{32}", fields["id"], re.ASCII):
+    if not ID.fullmatch(fields["id"]):
         return f"its id is no UUID of 32 hexadecimal digits: {_short(fields['id'])}"
     for label in ("at", "order"):
         if not _is_time(fields[label]):
@@ -133,10 +144,12 @@ def problem_of(fields: Mapping[str, Any]) -> str:
     kind, data = fields["kind"], fields["data"]
     if kind not in KINDS:
         return f"its kind {_short(kind)} is unknown (there are {', '.join(KINDS)})"
-    if not fields["name"] and kind != "reset":
+    if not fields["name"] and kind not in OF_THE_COURSE:
         return "it has no name"
     if not isinstance(data, dict):
         return f"its data are no object but {_short(data)}"
+    if _is_deeper(data, DEEPEST):
+        return f"its data are nested too deeply: at most {DEEPEST} objects and lists inside each other"
     try:
         size = len(as_json(data))
     except (ValueError, TypeError, RecursionError) as error:
@@ -144,6 +157,14 @@ def problem_of(fields: Mapping[str, Any]) -> str:
     if size > LARGEST_DATA:
         return f"its data are too large: {size:,} characters (at most {LARGEST_DATA:,})"
     return KINDS[kind](data)
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether objects and lists lie inside each other on more than `levels` levels."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    if not isinstance(value, dict | list | tuple):
+        return False
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inside)
 
 
 def _is_time(text: str) -> bool:

@@ -8,8 +8,11 @@ here.
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Iterable
 from contextlib import closing
@@ -17,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.progress.event import Event, as_json, seal_of
-from course_lib.progress.faults import UPDATE, NewerFormat, NotSound, is_damage
+from course_lib.progress.faults import TROUBLE, UPDATE, NewerFormat, NotSound, is_damage
 
 FORMAT = 1  # of the table; a file with a higher number is of a later course
-WAIT_S = 20.0  # for another process that writes
+WAIT_S = 4.0  # for another process that writes; it needs milliseconds, and a repair a second
 SIDECARS = ("-journal", "-wal", "-shm")  # what SQLite lays beside a file: it belongs to that file alone
 PAGE = 4096  # bytes, SQLite's default
 LARGEST_SALVAGED = 64_000_000  # bytes; a thousand events have less than one million
@@ -31,22 +34,56 @@ TABLE = """CREATE TABLE events (
     arrival INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
     version TEXT NOT NULL, data TEXT NOT NULL, "order" TEXT NOT NULL, seal TEXT NOT NULL)"""
 
+SCHEMA = [
+    ("table", "events", TABLE),
+    ("index", "sqlite_autoindex_events_1", None),
+]  # and nothing else, such as triggers
+
 Row = tuple[int, str, str, str, str, str, str, str, str]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found at a path: how it stands (missing, empty, damaged or sound), the sound events in it in the order
-    of their arrival, and whether they are numbered without a gap."""
+    """What was found at a path: how it stands (missing, empty, a link, damaged or sound), the sound events in it in the
+    order of their arrival, and whether they are numbered without a gap."""
 
     state: str
     events: list[Event] = field(default_factory=list)
     in_order: bool = False
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection without transactions of its own making."""
-    return sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+def connect(path: Path, patience_s: float = math.inf) -> sqlite3.Connection:
+    """A connection without transactions of its own making, that waits for others as long as `patience_s` or WAIT_S."""
+    return sqlite3.connect(path, timeout=min(WAIT_S, patience_s), isolation_level=None)
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file itself, not a link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def has_known_head(path: Path) -> bool:
+    """Whether SQLite knows the file's versions for writing and reading. It takes any other for a later file, which may
+    not be written, and says that writing is not allowed."""
+    with path.open("rb") as file:
+        return set(file.read(20)[18:]) <= {1, 2}
+
+
+def is_ours(db: sqlite3.Connection, schema: str) -> bool:
+    """Whether the file is of this format, with our table and nothing else that could act or hold something."""
+    return format_of(db, schema) == FORMAT and has_our_table(db, schema)
+
+
+def format_of(db: sqlite3.Connection, schema: str) -> int:
+    (number,) = db.execute(f"PRAGMA {schema}.user_version").fetchone()
+    return int(number)
+
+
+def has_our_table(db: sqlite3.Connection, schema: str) -> bool:
+    return db.execute(f"SELECT type, name, sql FROM {schema}.sqlite_master").fetchall() == SCHEMA
 
 
 def rows_of(events: Iterable[Event], first: int) -> list[Row]:
@@ -74,31 +111,34 @@ def all_events(db: sqlite3.Connection) -> list[Event]:
     return [event_of(row) for row in db.execute(f"SELECT {COLUMNS} FROM main.events ORDER BY arrival")]
 
 
-def examine(path: Path) -> Found:
+def examine(path: Path, patience_s: float = math.inf) -> Found:
     """Read the whole file and judge it. A transaction that a kill cut off is rolled back by that.
 
     Raises NewerFormat for a sound file of a later course, and sqlite3.Error if the file cannot be had just now (held,
     forbidden, a failing disk): then nothing is known about it.
     """
+    if path.is_symlink():  # whatever it points to is not ours to write into
+        size = path.stat().st_size if path.is_file() else 0
+        return Found("link", examine_elsewhere(path).events if 0 < size < LARGEST_SALVAGED else [])
     if not path.exists():
         return Found("missing")
     if not path.is_file():
         return Found("damaged")
     if path.stat().st_size == 0:
         return Found("empty")
-    with closing(connect(path)) as db:
+    with closing(connect(path, patience_s)) as db:
         try:
-            intact = db.execute("PRAGMA main.integrity_check(1)").fetchall() == [("ok",)]
-            (version,) = db.execute("PRAGMA main.user_version").fetchone()
-            if intact and version > FORMAT:
+            intact = has_known_head(path) and db.execute("PRAGMA main.integrity_check(1)").fetchall() == [("ok",)]
+            version = format_of(db, "main")
+            if intact and version > FORMAT and not has_our_table(db, "main"):  # else only the number was changed
                 raise NewerFormat(
                     path, f"the file is of a newer course (format {version}, this one knows {FORMAT})", UPDATE
                 )
-            if intact and version == FORMAT:
+            if intact and is_ours(db, "main"):
                 (highest,) = db.execute("SELECT max(arrival) FROM main.events").fetchone()
                 events = all_events(db)
                 return Found("sound", events, in_order=(highest or 0) == len(events))
-        except (sqlite3.Error, NotSound) as error:
+        except TROUBLE as error:
             if not is_damage(error):
                 raise
     return Found("damaged", salvage(path))
@@ -126,9 +166,19 @@ def salvage(path: Path) -> list[Event]:
                     row = db.execute(f"SELECT {COLUMNS} FROM events WHERE arrival = ?", (arrival,)).fetchone()
                     if row is not None:
                         found.append(event_of(row))
-                except (sqlite3.Error, NotSound):
+                except TROUBLE:
                     continue
     return found
+
+
+def examine_elsewhere(path: Path) -> Found:
+    """Examine a copy of the file in a temporary folder, where what was cut off can be rolled back."""
+    with tempfile.TemporaryDirectory(prefix="course-") as name:
+        for suffix in ("", *SIDECARS):
+            beside = path.with_name(path.name + suffix)
+            if beside.is_file():
+                shutil.copyfile(beside, Path(name) / beside.name)
+        return examine(Path(name) / path.name)
 
 
 def write_new(path: Path, events: Iterable[Event]) -> None:

@@ -1,8 +1,8 @@
 """The progress of one learner: what they did, recorded for good, and read back after any mishap.
 
 The one idea: `record` returns only when the event is safe on the disk in two files, and whoever tells a learner "saved"
-does so after that. The past is only added to: a reset is one more event, which hides others. This knows no notebook, no
-widget and no question, only names.
+does so after that. The past is only added to: a reset is one more event, which hides others, and another takes it back.
+This knows no notebook, no widget and no question, only names.
 """
 
 from __future__ import annotations
@@ -14,16 +14,26 @@ from typing import Any
 
 import platformdirs
 
-from course_lib.progress.event import Event, new_event, notebook_of
+from course_lib.progress.event import OF_THE_COURSE, Event, new_event, notebook_of
 from course_lib.progress.faults import Fault, NotSaved
 from course_lib.progress.two_files import TwoFiles
 
+_relative: dict[str, Path] = {}
+
 
 def data_folder() -> Path:
-    """Where a learner's answers and progress lie: the folder in COURSE_DATA, else the user's data folder."""
+    """Where a learner's answers and progress lie: the folder in COURSE_DATA, else the user's data folder.
+
+    A relative one is meant from the folder that is the current one at the first use in this process.
+    """
     chosen = os.environ.get("COURSE_DATA")
     if chosen:
-        return Path(os.path.expanduser(chosen)).absolute()
+        named = os.path.expanduser(chosen)
+        if os.path.isabs(named):
+            return Path(named)
+        if chosen not in _relative:
+            _relative[chosen] = Path(named).absolute()
+        return _relative[chosen]
     return platformdirs.user_data_path("kv-cache-course")
 
 
@@ -72,10 +82,17 @@ class Store:
 
         Raises NotSaved, and ValueError for what is no notebook.
         """
-        number = "" if notebook is None else notebook_of(notebook)
-        if notebook is not None and not number:
-            raise ValueError(f"no notebook {notebook!r}: its name begins with two digits, such as 03_the_kv_cache")
-        return self.record("reset", number, {})
+        return self.record("reset", _number(notebook), {})
+
+    def undo(self, notebook: str | None) -> Event | None:
+        """Take back the latest reset of one notebook or, with None, of all; None if there is none to take back.
+
+        What it hid can be seen again, unless another reset hides it, too. Raises NotSaved, Fault if the past cannot be
+        read, and ValueError for what is no notebook.
+        """
+        number = _number(notebook)
+        standing = [event for event in standing_resets(self.history()) if event.name == number]
+        return self.record("undo", number, {"reset": standing[-1].id}) if standing else None
 
     def trouble(self) -> Fault | None:
         """Why nothing can be saved now; None if it can, which is tried and taken back."""
@@ -96,18 +113,33 @@ class Store:
             self._files.told.append(sentence)
 
 
+def standing_resets(history: list[Event]) -> list[Event]:
+    """The resets that were not taken back, in order. Each is named by its id, so a merge of two pasts changes none."""
+    undone = {event.data.get("reset") for event in history if event.kind == "undo"}
+    return [event for event in history if event.kind == "reset" and event.id not in undone]
+
+
 def visible(history: list[Event]) -> list[Event]:
-    """The events that no later reset hides, without the resets."""
+    """The events that no later reset hides, without resets and what takes them back."""
+    standing = {event.id for event in standing_resets(history)}
     resets: dict[str, int] = {}
     for place, event in enumerate(history):
-        if event.kind == "reset":
+        if event.id in standing:
             resets[event.name] = place
     everything = resets.get("", -1)
     return [
         event
         for place, event in enumerate(history)
-        if event.kind != "reset" and place > max(everything, resets.get(notebook_of(event.name) or "none", -1))
+        if event.kind not in OF_THE_COURSE
+        and place > max(everything, resets.get(notebook_of(event.name) or "none", -1))
     ]
+
+
+def _number(notebook: str | None) -> str:
+    number = "" if notebook is None else notebook_of(notebook)
+    if notebook is not None and not number:
+        raise ValueError(f"no notebook {notebook!r}: its name begins with two digits, such as 03_the_kv_cache")
+    return number
 
 
 _stores: dict[Path, Store] = {}

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, NoReturn
 
-from course_lib.progress.event import Event, now, problem_of, time_text
+from course_lib.progress.event import OF_THE_COURSE, Event, now, problem_of, time_text
 from course_lib.progress.store import Store, visible
 
 FORMAT, VERSION = "kv-cache-course progress", 1
 LARGEST = 16_000_000  # bytes of an import; an event has about 300, a whole course a few hundred thousand
+CLOCKS_DIFFER = timedelta(days=1)  # at most, between two machines; a time further ahead is wrong
 FIELDS = ("id", "at", "order", "kind", "name", "version", "data")
 
 
@@ -23,13 +25,26 @@ class BadImport(ValueError):
     """A text that is no export of progress; says what is wrong and where. Nothing was changed."""
 
 
+class WouldHide(Exception):
+    """An export with a reset that would hide what was recorded here; `entries` says how much. Nothing was changed."""
+
+    def __init__(self, entries: int) -> None:
+        super().__init__(entries)
+        self.entries = entries
+
+    def __str__(self) -> str:
+        return f"a reset in it would hide {self.entries} {'entry' if self.entries == 1 else 'entries'} of yours"
+
+
 @dataclass(frozen=True)
 class Imported:
-    """How many entries an import held, how many of them were new, and how many of it a reset hides now."""
+    """How many entries an import held, how many of them were new, how many of it a reset hides now, and how many
+    entries that are not in it a reset in it hides now."""
 
     entries: int
     new: int
     hidden: int
+    own_hidden: int = 0
 
 
 def export_text(history: list[Event]) -> str:
@@ -39,23 +54,43 @@ def export_text(history: list[Event]) -> str:
     return json.dumps({**head, "events": events}, indent=1) + "\n"  # in ASCII: it survives every mail program
 
 
-def import_text(text: bytes, store: Store) -> Imported:
-    """Save the events of an export that are not here yet. Raises BadImport, NotSaved or Fault; then nothing changed."""
+def import_text(text: bytes, store: Store, with_resets: bool = False) -> Imported:
+    """Save the events of an export that are not here yet.
+
+    What was recorded here and is not in the export is hidden by a reset in it only `with_resets`. Raises WouldHide,
+    BadImport, NotSaved or Fault; then nothing changed.
+    """
     events = parse(text)
-    known = {event.id: event for event in store.history()}
+    history = store.history()
+    known = {event.id: event for event in history}
+    latest = time_text(now() + CLOCKS_DIFFER)
     for number, event in enumerate(events, 1):
         if event != known.get(event.id, event):
             raise BadImport(f"entry {number} has the id of an entry of yours and says something else")
+        if event.id not in known and max(event.at, event.order) > latest:
+            day, today = max(event.at, event.order)[:10], time_text(now())[:10]
+            raise BadImport(f"entry {number} is of {day}, and the clock here says {today}")
+    own_hidden = _own_hidden(history, events)
+    if own_hidden and not with_resets:
+        raise WouldHide(own_hidden)
     new = store.add(events)
     seen = {event.id for event in visible(store.history())}
-    hidden = sum(event.id not in seen and event.kind != "reset" for event in events)
-    return Imported(len(events), new, hidden)
+    hidden = sum(event.id not in seen and event.kind not in OF_THE_COURSE for event in events)
+    return Imported(len(events), new, hidden, own_hidden)
+
+
+def _own_hidden(history: list[Event], events: list[Event]) -> int:
+    """How many entries that are seen now and are not among `events` would be hidden with these."""
+    known, coming = {event.id for event in history}, {event.id for event in events}
+    both = sorted([*history, *(event for event in events if event.id not in known)], key=lambda event: event.order)
+    seen = {event.id for event in visible(both)}
+    return sum(event.id not in seen and event.id not in coming for event in visible(history))
 
 
 def parse(text: bytes) -> list[Event]:
     """The events of an export, each checked. Raises BadImport."""
     if len(text) > LARGEST:
-        raise BadImport(f"it has {len(text) / 1e6:,.0f} MB, an export at most {LARGEST / 1e6:,.0f}")
+        raise BadImport(f"it has more than {LARGEST:,} bytes, the most that an export may have")
     try:
         whole = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant)
     except UnicodeDecodeError as error:

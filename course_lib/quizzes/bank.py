@@ -11,16 +11,17 @@ import hashlib
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course_lib.quizzes.fields import BadQuestions, Fields, nearest, read_table
+from course_lib.quizzes.quantities import if_bits
 
 QUESTIONS = Path(__file__).parent
 TYPES = ("one", "several", "number", "order")
 MISCONCEPTIONS = 35  # rows of the course's list of beliefs that people really hold
 OF_A_QUESTION = (
-    "id", "objective", "type", "text", "explanation",
+    "id", "objective", "type", "text", "explanation", "repeat",
     "choice", "answer", "unit", "tolerance", "relative_tolerance", "trap", "items", "wrong",
 )  # fmt: skip
 OF_A_CHOICE = ("text", "right", "why", "misconception", "belief")
@@ -62,7 +63,11 @@ class Trap:
 
 @dataclass(frozen=True)
 class Question:
-    """What all kinds of questions have. `objective` counts from 1."""
+    """What all kinds of questions have. `objective` counts from 1.
+
+    `repeat = false` keeps a question out of the warm-ups of later notebooks, such as one about how the course is used.
+    `own`: it is from somebody's own file (see `as_own`).
+    """
 
     notebook: str
     id: str
@@ -70,11 +75,13 @@ class Question:
     type: str
     text: str
     explanation: str
+    repeat: bool = field(default=True, kw_only=True)
+    own: bool = field(default=False, kw_only=True)
 
     @property
     def name(self) -> str:
-        """Under which answers are saved: "03.queries_cached"."""
-        return f"{self.notebook[:2]}.{self.id}"
+        """Under which answers are saved: "03.queries_cached"; "own.03_the_kv_cache.queries_cached" for an own file."""
+        return f"own.{self.notebook}.{self.id}" if self.own else f"{self.notebook[:2]}.{self.id}"
 
     @property
     def version(self) -> str:
@@ -127,8 +134,13 @@ class Order(Question):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The items as they are shown: sorted by a hash of each text, so the order on the page tells nothing."""
-        return tuple(sorted(self.items, key=lambda item: hashlib.sha256(item.encode()).digest()))
+        """The items as they are shown, always the same way: what was answered is saved as places in this order.
+
+        They are sorted by a hash of each text, so the order tells nothing; if that is the right one, the first goes
+        to the end, so a question is never shown solved.
+        """
+        hashed = tuple(sorted(self.items, key=lambda item: hashlib.sha256(item.encode()).digest()))
+        return hashed if hashed != self.items else (*hashed[1:], hashed[0])
 
     def key(self) -> list[object]:
         return list(self.items)
@@ -150,6 +162,11 @@ def notebooks_with_questions(folder: Path = QUESTIONS) -> list[str]:
 
 def load_bank(notebook: str | Path, folder: Path = QUESTIONS) -> Bank:
     """The questions of a notebook of the course, or of the file at a path. Raises BadQuestions."""
+    if not isinstance(notebook, str | Path):
+        raise BadQuestions(
+            f"a notebook is named by text, not by a value of type {type(notebook).__name__}; "
+            'write its name, such as "03_the_kv_cache", or Path("…") for a file of your own'
+        )
     if isinstance(notebook, Path):
         path = notebook
     else:
@@ -186,6 +203,17 @@ def load_bank(notebook: str | Path, folder: Path = QUESTIONS) -> Bank:
     return Bank(name, objectives, tuple(questions.values()))
 
 
+def as_own(bank: Bank, path: Path) -> Bank:
+    """`bank`, read from `path`; if that is no file of the course, its answers are saved under names of their own.
+
+    Such a file may carry the names of the course's questions. What is answered there must not count as an answer to
+    them, so it is recorded as "own.…", which belongs to no notebook: the map of the course and the warm-ups pass it by.
+    """
+    if path.resolve().parent == QUESTIONS.resolve():
+        return bank
+    return replace(bank, questions=tuple(replace(question, own=True) for question in bank.questions))
+
+
 def read_objective(table: object, where: str) -> Objective:
     fields = Fields(table, where, ("text", "section", "experiment", "check"))
     return Objective(
@@ -206,6 +234,7 @@ def read_question(table: object, notebook: str, n_objectives: int, file: str, nu
     assert objective is not None
     kind = fields.one_of("type", TYPES)
     common = (notebook, identifier, objective, kind, fields.text("text"), fields.text("explanation"))
+    repeat = fields.flag("repeat", missing=True)
     question: Question
     if kind == "number":
         question = read_number(fields, common)
@@ -214,7 +243,7 @@ def read_question(table: object, notebook: str, n_objectives: int, file: str, nu
     else:
         question = Choices(*common, read_choices(fields, kind))
     fields.refuse_others(f"a question of type {kind}")
-    return question
+    return replace(question, repeat=repeat)
 
 
 def read_choices(fields: Fields, kind: str) -> tuple[Choice, ...]:
@@ -255,6 +284,8 @@ def read_belief(fields: Fields, *, needed: bool) -> tuple[int | None, str]:
 def read_number(fields: Fields, common: tuple[str, str, int, str, str, str]) -> Number:
     answer = fields.needed_number("answer")
     unit = fields.text("unit", needed=False)
+    if bytes_name := if_bits(unit):
+        fields.fail("unit", f"“{unit[:60]}” can mean bits; if you mean bytes, write {bytes_name}")
     tolerance = fields.number("tolerance", needed=False, least=0.0)
     relative = fields.number("relative_tolerance", needed=False, least=0.0)
     if (tolerance is None) == (relative is None):
@@ -271,9 +302,9 @@ def read_number(fields: Fields, common: tuple[str, str, int, str, str, str]) -> 
         inner = Fields(table, f"{fields.where}: trap {number}", OF_A_TRAP, OF_A_QUESTION)
         trap = Trap(inner.needed_number("value"), inner.text("why"), *read_belief(inner, needed=True))
         if question.near(trap.value, answer) or question.near(answer, trap.value):
-            inner.fail("value", f"{trap.value:g} cannot be told from the right answer; make the tolerance smaller")
+            inner.fail("value", "cannot be told from the right answer; make the tolerance smaller")
         if any(question.near(trap.value, other.value) for other in traps):
-            inner.fail("value", f"{trap.value:g} cannot be told from an earlier trap; make the tolerance smaller")
+            inner.fail("value", "cannot be told from an earlier trap; make the tolerance smaller")
         traps.append(trap)
     return Number(*common, answer, unit, tolerance, relative, tuple(traps), fields.text("wrong", needed=False))
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.quizzes.bank import Choice, Choices, Number, Order, Question
-from course_lib.quizzes.quantities import LONGEST, NotAnAnswer, parse
+from course_lib.quizzes.quantities import LONGEST, NotAnAnswer, parse, with_the_other_thousand
 
 Given = int | str | list[int]
 TRIES_BEFORE_SHOWING = 2
+MORE_ARE_RIGHT = "Not all that are right are chosen yet."  # one or more: how many, it does not tell
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def check_given(question: Question, given: object) -> Given:
     if isinstance(question, Number):
         if not isinstance(given, str):
             raise NotAnAnswer("Write a number first.")
-        parse(given, question.unit)
+        check_unit(question, given)
         return " ".join(given.split())[:LONGEST]
     if isinstance(question, Order):
         return check_order(given, len(question.items))
@@ -49,6 +50,19 @@ def check_given(question: Question, given: object) -> Given:
     if not all(is_index(each, n_choices) for each in given):
         raise NotAnAnswer("Choose among the answers that are shown.")
     return sorted(set(given))
+
+
+def check_unit(question: Number, typed: str) -> None:
+    """Raises NotAnAnswer for the right number in MB where MiB are asked for, or the other way round.
+
+    That is read in two ways: as another size, and as the right one with the name that many give it. The learner found
+    the number, so it counts neither as right nor as wrong: a sentence says what is asked for, and nothing is recorded.
+    Whoever meant the other size, and has it right, is right in either unit.
+    """
+    value, _ = parse(typed, question.unit)
+    other = with_the_other_thousand(typed, question.unit)
+    if other is not None and question.near(other[0], question.answer) and not question.near(value, question.answer):
+        raise NotAnAnswer(f"The number is right, the unit is not: {other[1]}.")
 
 
 def check_order(given: object, n_items: int) -> list[int]:
@@ -80,10 +94,13 @@ def judge(question: Question, given: object) -> Verdict:
 
 def judge_choices(question: Choices, chosen: Sequence[Choice]) -> Verdict:
     wrong = [choice for choice in chosen if not choice.right]
+    missing = len(chosen) - len(wrong) < sum(choice.right for choice in question.choices)
     if wrong:
-        alone = question.type == "one"
-        return Verdict(False, tuple(c.why if alone else f"“{c.text}”: {c.why}" for c in wrong))
-    if len(chosen) < sum(choice.right for choice in question.choices):
+        if question.type == "one":
+            return Verdict(False, tuple(choice.why for choice in wrong))
+        said = tuple(f"“{choice.text}”: {choice.why}" for choice in wrong)
+        return Verdict(False, (*said, MORE_ARE_RIGHT) if missing else said)
+    if missing:
         return Verdict(False, ("What you chose is right, and something is missing.",))
     return Verdict(True, tuple(choice.why for choice in chosen if choice.why))
 
@@ -124,6 +141,11 @@ class Standing:
     answer: tuple[str, ...] = ()
     explanation: str = ""
     changed: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to try: it was answered rightly, or its answer was shown."""
+        return self.right or bool(self.answer)
 
 
 def standing(question: Question, answers: Sequence[tuple[str, object]], shown: bool = False) -> Standing:

@@ -1,12 +1,21 @@
 """Which questions of earlier notebooks are asked again, and when: spaced retrieval.
 
-The one idea: a pure function of what was answered and of the time. A question that was missed is due at once; each time
-it is answered rightly when it is due, the pause until the next time grows. The rule is written at `due_at`.
+The one idea: pure functions of what was answered and of the time. When a question is due is written at `due_at`. Among
+what is due, a warm-up asks up to two, in this order (`due_names`):
+
+1. What the last warm-up did not ask comes before what it did.
+2. Then what was missed comes before what was known.
+3. Of what was missed, the nearest notebook comes first: before 03 that is 02, then 01. Within it, what is due longest.
+4. Of what was known, what is due for longest comes first, whatever its notebook.
+5. Equal cases go by name. Nothing is drawn by lot, so the same history asks the same questions.
+
+An example: 01.a, 01.b and 02.c were missed, 01.d is known and due. The warm-up of notebook 03 asks 02.c and 01.a. Both
+are missed again; the warm-up of notebook 04 asks 01.b and 01.d, and the one after that 02.c and 01.a once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,6 +31,18 @@ class Seen:
 
     at: datetime
     right: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """That the warm-up of a notebook, "03", asked questions: at the time when they were answered or skipped.
+
+    A warm-up that nobody touched leaves no trace, so it counts as not asked.
+    """
+
+    at: datetime
+    warm_up: str
+    names: tuple[str, ...]
 
 
 def due_at(answers: Sequence[Seen]) -> tuple[datetime, bool]:
@@ -46,16 +67,28 @@ def due_at(answers: Sequence[Seen]) -> tuple[datetime, bool]:
     return due, steps > 0
 
 
-def due_names(history: Iterable[tuple[str, Sequence[Seen]]], now: datetime, most: int = MOST) -> list[str]:
-    """The names of up to `most` questions that are due: missed ones first, then those overdue for longest.
+def last_asked(warm_ups: Iterable[Asked]) -> frozenset[str]:
+    """The names of what the last warm-up asked: the latest, and what the same one asked in the same sitting."""
+    everything = list(warm_ups)
+    if not everything:
+        return frozenset()
+    last = max(everything, key=lambda asked: (asked.at, asked.warm_up))
+    same = (asked for asked in everything if asked.warm_up == last.warm_up and last.at - asked.at < SITTING)
+    return frozenset(name for asked in same for name in asked.names)
 
-    `history` gives for each question its name and its answers in order of time. A question that was never answered is
-    never due: a warm-up repeats. Equal cases go by name, so the same history asks the same questions.
+
+def due_names(
+    history: Iterable[tuple[str, Sequence[Seen]]], now: datetime, most: int = MOST, last: Collection[str] = ()
+) -> list[str]:
+    """The names of up to `most` questions that are due, in the order that is said at the head of this module.
+
+    `history` gives for each question its name, "02.two_tokens", and its answers in order of time; `last` are the names
+    of what the last warm-up asked. A question that was never answered is never due: a warm-up repeats.
     """
-    found: list[tuple[bool, datetime, str]] = []
+    found: list[tuple[bool, bool, int, datetime, str]] = []
     for name, answers in history:
         if answers:
             due, known = due_at(answers)
             if due <= now:
-                found.append((known, due, name))
+                found.append((name in last, known, 0 if known else -int(name[:2]), due, name))
     return [name for *_, name in sorted(found)[:most]]

@@ -1,15 +1,11 @@
 // Knobs above a figure. Each position goes to the kernel once the hand rests; while the kernel draws, only the newest
 // position waits. What comes back is a picture, or sentences about what cannot be drawn: then the last picture stays.
+// controls.js comes before this.
 
 const REST_MS = 150;
 const PATIENCE_MS = 5000;
+const HOW_TO_LEAVE = "Esc leaves the field.";
 const NO_ANSWER = "The kernel does not answer. If a cell is running, wait for it; otherwise run this cell again.";
-
-function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
 
 function status(id, place) {
   const made = element("div", { className: "course-said", id });
@@ -58,7 +54,7 @@ function row(knob, id, moved) {
     complain(text) {
       field.setAttribute("aria-describedby", `${id}-said`); // a slider cannot be set to what is wrong
       field.setAttribute("aria-invalid", String(text !== ""));
-      say(text);
+      say(text && `${text} ${HOW_TO_LEAVE}`);
     },
   };
 }
@@ -67,7 +63,7 @@ function render({ model, el }) {
   const id = `course-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
   const fieldset = element("fieldset", {}, element("legend", { textContent: "Knobs of the figure below" }));
   fieldset.dataset.lmSuppressShortcuts = "true";
-  fieldset.addEventListener("keydown", (event) => event.stopPropagation());
+  keepKeysButEscape(fieldset, () => toCell(el, figure));
   const image = element("img");
   // Tab stops at the figure: there the keys are the notebook's again, and an arrow goes on to another cell.
   const figure = element("div", { className: "course-figure", tabIndex: 0 }, image);

@@ -1,15 +1,10 @@
 // A field for a prediction. What is typed goes to the kernel; what the kernel says of it is shown beside the field.
-// Enter notes the number and moves the focus to the sentence that says so, where keys are the notebook's again.
+// Enter notes the number and moves the focus to the sentence that says so, where keys are the notebook's again; Escape
+// leads back to the cell. controls.js comes before this.
 
 const PATIENCE_MS = 5000;
 const NO_ANSWER =
   "Not noted: the kernel does not answer. If a cell is running, wait for it; otherwise run this cell again.";
-
-function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
 
 function render({ model, el }) {
   const id = `course-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
@@ -22,7 +17,7 @@ function render({ model, el }) {
   const form = element("form", { noValidate: true }, label, element("div", { className: "course-row" }, field, unit, button));
   field.setAttribute("aria-describedby", `${unit.id} ${said.id}`);
   for (const control of [field, button]) control.dataset.lmSuppressShortcuts = "true";
-  form.addEventListener("keydown", (event) => event.stopPropagation());
+  keepKeysButEscape(form, () => toCell(el, said));
 
   let timer, byEnter = false, sent = null, awaited = 0;
 
@@ -66,6 +61,8 @@ function render({ model, el }) {
   model.on("change:reply", show);
   model.on("change:text", renew);
   show();
+  model.set("on_page", true);
+  model.save_changes();
   el.append(element("div", { className: "course-controls" }, form, said));
   return () => {
     clearTimeout(timer);

@@ -17,23 +17,48 @@ from pathlib import Path
 from typing import Any
 
 import anywidget
-import ipywidgets
 import traitlets
 
 from course_lib.progress.store import NotSaved, store
-from course_lib.study.page import show
+from course_lib.study.page import page_side, show, show_renewable
 
 HERE = Path(__file__).parent
 LARGEST = 1e300
+HEDGED = r"^[^\d\s.+-][^\d]*\d|\d[^\d.,]*[^\d\s.,][^\d.,]*\d"  # “about 5”, “~50”, “50-60”, “5 or 6”
+HOW_TO_LEAVE = "Esc leaves the field."
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked under a name, the first guess that many people have, and the unit of the answer."""
+    """What is asked under a name, the first guess that many people have, and the unit and bounds of the answer."""
 
     text: str
     default: float
     unit: str
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.admits(self.default):
+            raise ValueError(f"the default {self.default:g} of “{self.text}” is not allowed: {self.bounds()}")
+
+    def admits(self, value: float) -> bool:
+        return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
+
+    def bounds(self) -> str:
+        """What may be answered, as one would ask for it."""
+        if self.high is None:
+            return "" if self.low is None else f"{plain(self.low)} or more, please."
+        if self.low is None:
+            return f"At most {plain(self.high)}, please."
+        return f"Between {plain(self.low)} and {plain(self.high)}, please."
+
+    def read(self, text: str) -> float:
+        """The number in what somebody typed. ValueError, in words for the learner, if it is no answer."""
+        value = number(text, self.unit)
+        if not self.admits(value):
+            raise ValueError(self.bounds())
+        return value
 
     @property
     def version(self) -> str:
@@ -43,29 +68,41 @@ class Question:
 
 asked: dict[str, Question] = {}
 followers: dict[str, Callable[[], None]] = {}  # for each name, what brings its comparison up to date
+on_page: set[str] = set()  # whose field somebody can write into
 unsaved: dict[str, float] = {}  # what could not be written to disk counts until the kernel ends
 
 
 class Field(anywidget.AnyWidget):
     """The field on a page. `entered` comes from the page, `reply` goes to it."""
 
-    _esm = HERE / "predictions.js"
+    _esm = page_side("predictions.js")
     _css = HERE / "controls.css"
     question = traitlets.Unicode().tag(sync=True)
     unit = traitlets.Unicode().tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
+    on_page = traitlets.Bool(False).tag(sync=True)  # set by the page
     entered = traitlets.Dict({"number": 0, "text": ""}).tag(sync=True)  # number: counts what was entered
     reply = traitlets.Dict({"number": 0, "said": "", "wrong": False}).tag(sync=True)  # number: of what it answers
 
 
-def predict(name: str, question: str, *, default: float, unit: str = "") -> None:
+def predict(
+    name: str,
+    question: str,
+    *,
+    default: float,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+) -> None:
     """Ask for a number under `name`: a labelled field that takes Enter or Tab.
 
     `default` is a common first guess, preferably a wrong one with a reason; it is not shown in the field, and stands
-    in where nothing was written. A text field keeps every key to itself, so once a number was noted, Enter moves on to
-    the sentence that says so. There the keys are JupyterLab's again, and Tab leads to the next field.
+    in where nothing was written. What cannot be, such as a share below 0 or above 100, is kept out by `low` and `high`;
+    both belong to what is allowed. A text field keeps every key to itself but Esc, which leads back to the cell; and
+    once a number was noted, Enter moves on to the sentence that says so. There the keys are JupyterLab's again, and Tab
+    leads to the next field. Raises ValueError if `default` is not allowed.
     """
-    asked[name] = Question(question, default, unit)
+    asked[name] = Question(question, default, unit, low, high)
     before = written(name)
     said = ([] if before is None else [noted(before, unit)]) + store().notices()
     field = Field(
@@ -78,16 +115,23 @@ def predict(name: str, question: str, *, default: float, unit: str = "") -> None
     def read(change: dict[str, Any]) -> None:
         field.text, wrong = change["new"]["text"], False
         try:
-            said = note(name, number(field.text, unit))
+            said = note(name, asked[name].read(field.text))
         except ValueError as error:
             said, wrong = str(error), True
             if (earlier := written(name)) is not None:
                 said += f" Until then {with_unit(earlier, unit)} counts."
+            said += f" {HOW_TO_LEAVE}"
         field.reply = {"number": change["new"]["number"], "said": said, "wrong": wrong}
         if name in followers:
             followers[name]()
 
+    def stands(_: object) -> None:
+        on_page.add(name)
+        if name in followers:
+            followers[name]()
+
     field.observe(read, "entered")
+    field.observe(stands, "on_page")
     fallback = f"<p><strong>{html.escape(question)}</strong><br>Your prediction: ________ {html.escape(unit)}</p>"
     show(field, {"text/html": fallback, "text/plain": question})
 
@@ -106,12 +150,16 @@ def note(name: str, value: float) -> str:
 
 
 def written(name: str) -> float | None:
-    """What the learner last predicted under `name`, in this session or an earlier one; None if nothing in its unit."""
+    """What the learner last predicted under `name`, in this session or an earlier one.
+
+    None if nothing, or nothing in its unit and between its bounds.
+    """
     if name in unsaved:
         return unsaved[name]
     for event in reversed(store().events("prediction", name)):
-        if event.data.get("unit", "") == asked[name].unit:
-            return float(event.data["value"])
+        value = float(event.data["value"])
+        if event.data.get("unit", "") == asked[name].unit and asked[name].admits(value):
+            return value
     return None
 
 
@@ -120,23 +168,23 @@ def noted(value: float, unit: str) -> str:
 
 
 def compare(name: str, measured: float, *, label: str = "Measured") -> None:
-    """Show the prediction made under `name` beside `measured`. Raises KeyError if nobody asked."""
+    """Show the prediction made under `name` beside `measured`. Raises KeyError if nobody asked.
+
+    It is text on the page, not a widget, so it can still be read when the kernel is gone.
+    """
     if name not in asked:
         raise KeyError(f"there is no prediction {name!r}: run the cell with predict({name!r}, …) first")
-    shown = ipywidgets.HTML()
 
-    def follow() -> None:
-        value = written(name)
-        shown.value = side_by_side(asked[name], value, measured, label)
-        if value is None:
-            shown.value += "<div>Write your own into the field above, and this follows.</div>"
+    def now() -> dict[str, str]:
+        question, value = asked[name], written(name)
+        page = side_by_side(question, value, measured, label)
+        if value is None and name in on_page:
+            page += "<div>Write your own into the field above, and this follows.</div>"
+        said = f"{whose(value)}: {with_unit(question.default if value is None else value, question.unit)}. "
+        return {"text/html": page, "text/plain": f"{said}{label}: {with_unit(measured, question.unit)}."}
 
-    follow()
-    followers[name] = follow
-    question, value = asked[name], written(name)
-    stored = f"{whose(value)}: {with_unit(question.default if value is None else value, question.unit)}. "
-    stored += f"{label}: {with_unit(measured, question.unit)}."
-    show(shown, {"text/html": side_by_side(question, value, measured, label), "text/plain": stored})
+    renew = show_renewable(now())
+    followers[name] = lambda: renew(now())
 
 
 def side_by_side(question: Question, given: float | None, measured: float, label: str) -> str:
@@ -179,6 +227,8 @@ def number(text: str, unit: str = "") -> float:
     try:
         value = float(bare)
     except ValueError:
+        if re.search(HEDGED, bare[:100]):
+            raise ValueError("Write one number, your best guess.") from None
         raise ValueError(f"“{text.strip()[:30]}” is not a number. Write one such as 12 or 1.5.") from None
     if not abs(value) < LARGEST:
         raise ValueError("Write a finite number.")

@@ -26,7 +26,7 @@ class Map:
         rows = ""
         for one in self.found:
             name = html.escape(one.notebook)
-            head = f'<a href="{name}.ipynb">{name}</a>' if one.here else name
+            head = linked(name) if one.here else name
             values = "".join(
                 f'<td style="text-align: left; vertical-align: top">{html.escape(text)}</td>' for text in cells(one)
             )
@@ -35,8 +35,14 @@ class Map:
         return (
             f'{told}<div style="overflow-x: auto"><table><caption style="text-align: left; caption-side: top">'
             f"Your way through the course</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-            f"<p><strong>Next:</strong> {html.escape(what_next(self.found))}</p>"
+            f"<p><strong>Next:</strong> {self._next()}</p>"
         )
+
+    def _next(self) -> str:
+        """What to do next, with a link to the notebook that is meant."""
+        name, colon, todo = what_next(self.found).partition(": ")
+        here = any(one.notebook == name and one.here for one in self.found)
+        return (linked(html.escape(name)) if here else html.escape(name)) + html.escape(colon + todo)
 
     def __repr__(self) -> str:
         lines = [*self.notices]
@@ -45,6 +51,11 @@ class Map:
             said = [f"{heading.lower()}: {text}" for heading, text in zip(HEADINGS[1:], counts) if text]
             lines.append(f"{one.notebook}: {', '.join([*said, state])}")
         return "\n".join([*lines, f"Next: {what_next(self.found)}"])
+
+
+def linked(name: str) -> str:
+    """A link to a notebook beside this one."""
+    return f'<a href="{name}.ipynb">{name}</a>'
 
 
 def progress() -> Map:

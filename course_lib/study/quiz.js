@@ -1,5 +1,6 @@
 // The page side of a sheet of questions (quiz_widget.py): native, labelled form controls, and what the kernel says to
 // an answer. It knows no key: it sends what was chosen and shows what comes back. No text ever becomes markup.
+// controls.js comes before this.
 
 const PATIENCE_MS = 4000;
 const NO_ANSWER =
@@ -160,11 +161,11 @@ function makeQuestion(question, number, unique, send) {
 
   return {
     element,
-    focus: () => controls.inputs[0].focus(),
+    answered: () => state.given !== null || waiting !== null,
     showProblem(text) {
       arrived();
       say([plain(text)], "problem");
-      controls.inputs[0].focus();
+      if (element.contains(document.activeElement)) controls.inputs[0].focus();
     },
     showState(next, problem) {
       const asked = arrived();
@@ -219,38 +220,46 @@ function render({ model, el }) {
   );
   const notice = make("div", { className: "course-quiz-notice", role: "status" });
   const parts = [...questions.values()].map((question) => question.element);
-  const canSkip = model.get("can_skip");
-  if (canSkip) {
-    const button = make("button", { type: "button", className: "course-quiz-button", ...OWN_KEYS }, ["Skip"]);
-    button.addEventListener("click", () => skip());
-    parts.push(make("div", { className: "course-quiz-actions" }, [button]));
-  }
+  let canSkip = model.get("can_skip");
+  const keys = plain(canSkip ? KEYS_OF_WARM_UP : KEYS_OF_QUIZ, "course-quiz-hint");
+  const button = make("button", { type: "button", className: "course-quiz-button", ...OWN_KEYS }, ["Skip"]);
+  button.addEventListener("click", () => skip());
+  const end = make("div", { className: "course-quiz-notice", role: "status" }); // where the button was
+  if (canSkip) parts.push(make("div", { className: "course-quiz-actions" }, [button]), end);
   const body = make("div", {}, parts);
   const root = make("section", { className: "course-quiz", "aria-label": model.get("title"), tabIndex: -1 }, [
     plain(model.get("title"), "course-quiz-title"),
-    plain(canSkip ? KEYS_OF_WARM_UP : KEYS_OF_QUIZ, "course-quiz-hint"),
+    keys,
     notice,
     body,
   ]);
   const tell = (texts) => notice.replaceChildren(...texts.filter(Boolean).map((text) => plain(text)));
-  // Jupyter's keys work again where its cell has the focus; elsewhere there is no such element.
-  const leave = () => (el.closest(".jp-Cell") ?? root).focus();
+  const leave = () => toCell(el, root);
+  // A warm-up that is over, or not: which questions stay, and what is said. Only the kernel knows for certain.
+  const settle = ({ kept, over, line }) => {
+    for (const [name, question] of questions) question.element.hidden = !kept.includes(name);
+    canSkip = !over;
+    button.hidden = over;
+    keys.textContent = over ? KEYS_OF_QUIZ : KEYS_OF_WARM_UP;
+    if (end.textContent !== line) end.replaceChildren(...(line ? [plain(line)] : []));
+  };
   const skip = () => {
-    send({ kind: "skip" });
-    body.replaceChildren();
-    tell(["Skipped."]);
     leave();
+    const kept = [...questions].filter(([, question]) => question.answered()).map(([name]) => name);
+    settle({ kept, over: true, line: "" });
+    const unheard = () => tell([NO_ANSWER]);
+    clearTimeout(late);
+    late = setTimeout(unheard, PATIENCE_MS);
+    if (!send({ kind: "skip" })) unheard();
   };
 
-  root.addEventListener("keydown", (event) => {
-    event.stopPropagation();
-    if (event.key === "Escape") (canSkip && body.hasChildNodes() ? skip : leave)();
-  });
-  const late = setTimeout(() => tell([NO_ANSWER]), PATIENCE_MS);
+  keepKeysButEscape(root, () => (canSkip ? skip : leave)());
+  let late = setTimeout(() => tell([NO_ANSWER]), PATIENCE_MS);
   const receive = (message) => {
     clearTimeout(late);
     if (message.kind === "problem") questions.get(message.question)?.showProblem(message.text);
-    if (message.kind === "skipped" && message.problem) tell(["Skipped.", message.problem]);
+    if (message.kind === "skipped") tell([message.problem]);
+    if (message.warmUp) settle(message.warmUp);
     if (message.kind === "state") {
       if (message.notices) tell(message.notices);
       for (const [name, state] of Object.entries(message.questions)) {

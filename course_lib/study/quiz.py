@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,29 +22,32 @@ from course_lib.quizzes.bank import (
     Number,
     Order,
     Question,
+    as_own,
     load_bank,
     notebooks_with_questions,
 )
-from course_lib.quizzes.repetition import MOST, SITTING, Seen, due_names
+from course_lib.quizzes.repetition import MOST, SITTING, Asked, Seen, due_names, last_asked
 from course_lib.quizzes.text import as_html, as_plain
 from course_lib.study.page import show
-from course_lib.study.quiz_sheet import Sheet
+from course_lib.study.quiz_sheet import SKIPPED, Sheet, is_skipped, recorded
 from course_lib.study.quiz_widget import QuestionsWidget
 
 NOTHING_YET = "Warm-up: nothing to repeat yet. The questions that you answer at the end of a notebook come back here."
 NOTHING_DUE = "Warm-up: nothing to repeat today."
-SKIPPED = "Warm-up: skipped for today."
 HOW_TO_ANSWER = "To answer, open this notebook in Jupyter and run this cell."
 
 
 class Quiz:
     """All questions of a notebook, "03_the_kv_cache"; the value of the last line of a cell.
 
-    A path instead of a name shows the questions of that file. Raises BadQuestions.
+    A path instead of a name shows the questions of that file. If it is not one of the course's, what is answered there
+    is saved and comes back, and counts nowhere else: not on the map, not in a warm-up, not as a finished notebook, even
+    if a question there has the name of one of the course. Raises BadQuestions.
     """
 
     def __init__(self, notebook: str | Path) -> None:
-        self.bank = load_bank(notebook)
+        bank = load_bank(notebook)
+        self.bank = as_own(bank, notebook) if isinstance(notebook, Path) else bank
 
     def _ipython_display_(self) -> None:
         title = f"Questions on notebook {self.bank.notebook[:2]}"
@@ -54,22 +57,24 @@ class Quiz:
 def warm_up(notebook: str, *, folder: Path = QUESTIONS) -> None:
     """Ask up to two questions of earlier notebooks than `notebook`, "03", that are due; say so in a line if none is.
 
-    Which questions are due is said at `course_lib.quizzes.repetition.due_at`: those missed, and those not seen for
-    long. A warm-up holds for twelve hours: run again, the cell shows the same questions with what was answered, and
-    stays empty if it was skipped. Raises ValueError if `notebook` has no number.
+    Which questions are due, and which of them come first, is said in `course_lib.quizzes.repetition`: those missed,
+    and those not seen for long. A warm-up holds for twelve hours: run again, the cell shows the same questions with
+    what was answered, and nothing but that if the rest was skipped. Raises BadQuestions, a ValueError, if `notebook` is
+    no text that begins with a number.
     """
-    number = re.match(r"\d\d", notebook)
+    number = re.match("[0-9]{2}", notebook) if isinstance(notebook, str) else None
     if number is None:
-        raise ValueError(f'warm_up({notebook!r}): write the notebook\'s number, such as warm_up("03")')
+        given = repr(notebook[:60]) if isinstance(notebook, str) else f"a value of type {type(notebook).__name__}"
+        raise BadQuestions(f'warm_up got {given}; write the notebook\'s number as text, such as warm_up("03")')
     here, now = number.group(), datetime.now(UTC)
     since = (now - SITTING).isoformat(timespec="microseconds")
     questions, problems = earlier_questions(here, folder)
     for problem in problems:
         say(f"Warm-up: some questions are left out. {problem}")
-    if skipped(here, since):
+    names = names_for_today(questions, here, since, now)
+    if not names and is_skipped(here, since):
         say(SKIPPED)
         return
-    names = names_for_today(list(questions), here, since, now)
     if not names:
         answered = any(event.name in questions for event in store().events("answer"))
         say(NOTHING_DUE if answered else NOTHING_YET)
@@ -92,22 +97,42 @@ def earlier_questions(here: str, folder: Path) -> tuple[dict[str, Question], lis
     return questions, problems
 
 
-def skipped(here: str, since: str) -> bool:
-    """Whether the warm-up of a notebook was skipped from `since` on."""
-    return any(event.at >= since for event in store().events("skip", here))
+def names_for_today(questions: Mapping[str, Question], here: str, since: str, now: datetime) -> list[str]:
+    """What was answered in this sitting's warm-up, filled up with what is due unless the rest was skipped.
 
-
-def names_for_today(names: Sequence[str], here: str, since: str, now: datetime) -> list[str]:
-    """What was asked in this sitting's warm-up and answered, filled up with what is due."""
-    history: dict[str, list[Seen]] = {name: [] for name in names}
+    What is dated after `now` was recorded while a clock was ahead. It counts when its time has come, not before.
+    """
+    until = now.isoformat(timespec="microseconds")
+    history: dict[str, list[Seen]] = {name: [] for name, question in questions.items() if question.repeat}
     today: list[str] = []
-    for event in store().events("answer"):
-        if event.name in history:
-            history[event.name].append(Seen(datetime.fromisoformat(event.at), event.data.get("right") is True))
-            if event.data.get("warm_up") == here and event.at >= since and event.name not in today:
-                today.append(event.name)
+    for answer in recorded("answer"):
+        if answer.name in history and answer.at <= until:
+            history[answer.name].append(Seen(datetime.fromisoformat(answer.at), answer.data.get("right") is True))
+            mine = answer.data.get("warm_up") == here and answer.version == questions[answer.name].version
+            if mine and answer.at >= since and answer.name not in today:
+                today.append(answer.name)
+    today = today[:MOST]
+    if is_skipped(here, since):
+        return today
     others = [(name, answers) for name, answers in history.items() if name not in today]
-    return today[:MOST] + due_names(others, now, MOST - len(today[:MOST]))
+    return today + due_names(others, now, MOST - len(today), last_asked(earlier_warm_ups(here, since, until)))
+
+
+def earlier_warm_ups(here: str, since: str, until: str) -> list[Asked]:
+    """What warm-ups asked, as far as it was answered or skipped there, without the one of `here` from `since` on.
+
+    What is dated after `until` is left out.
+    """
+    found = []
+    for record in recorded("answer") + recorded("skip"):
+        skipped = record.kind == "skip"
+        warm_up = record.name if skipped else record.data.get("warm_up")
+        names = record.data.get("asked", []) if skipped else [record.name]
+        earlier = record.at < since if warm_up == here else record.at <= until
+        if isinstance(warm_up, str) and isinstance(names, list) and earlier:
+            texts = tuple(name for name in names if isinstance(name, str))  # a file that was edited by hand
+            found.append(Asked(datetime.fromisoformat(record.at), warm_up, texts))
+    return found
 
 
 def say(text: str) -> None:

@@ -19,6 +19,9 @@ from course_lib.quizzes.judge import NotAnAnswer, Standing, check_given, judge, 
 from course_lib.quizzes.text import Spans, spans
 
 Message = dict[str, Any]  # JSON
+DONE = "Warm-up: done for today."
+SKIPPED = "Warm-up: skipped for today."
+REST_SKIPPED = "Warm-up: the rest is skipped for today."
 
 
 @dataclass(frozen=True)
@@ -32,20 +35,36 @@ class Record:
     at: str
 
 
+TRIES_AGAIN = "Your next answer tries again to save it."
 unsaved: list[Record] = []  # of this kernel, in their order, while the store cannot be written
 
 
 def save(kind: str, name: str, data: dict[str, Any], version: str = "") -> str:
-    """Save what is waiting, then this. Returns a sentence for the learner if that fails, else an empty text."""
-    unsaved.append(Record(kind, name, data, version, datetime.now(UTC).isoformat(timespec="microseconds")))
-    while unsaved:
-        waiting = unsaved.pop(0)
+    """Save what is waiting, then this. Returns a sentence for the learner if that fails, else an empty text.
+
+    What is not saved waits, whatever the reason.
+    """
+    unsaved.append(Record(kind, name, data, version, present()))
+    problem = ""
+    for waiting in tuple(unsaved):
         try:
             store().record(waiting.kind, waiting.name, waiting.data, waiting.version)
         except NotSaved as error:
-            unsaved.insert(0, waiting)
-            return f"This was not saved. {error} Your next answer tries again to save it."
-    return ""
+            return f"This was not saved. {error} {TRIES_AGAIN}"
+        except (
+            Exception
+        ) as error:  # a fault of the course: it must cost neither this answer nor those that wait behind it
+            problem = (
+                f"This was not saved: the course met a fault of its own, {type(error).__name__}: {error}. {TRIES_AGAIN}"
+            )
+        else:
+            unsaved.remove(waiting)
+    return problem
+
+
+def present() -> str:
+    """What the clock says, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def recorded(kind: str) -> list[Record]:
@@ -54,11 +73,21 @@ def recorded(kind: str) -> list[Record]:
     return saved + [record for record in unsaved if record.kind == kind]
 
 
+def is_skipped(warm_up: str, since: str) -> bool:
+    """Whether the warm-up of a notebook, "03", was skipped from `since` on, a time in UTC in ISO 8601.
+
+    A skip of the future does not count: it was recorded while a clock was ahead, and would hold until that time.
+    """
+    until = present()
+    return any(record.name == warm_up and since <= record.at <= until for record in recorded("skip"))
+
+
 class Sheet:
     """The questions of one display. `warm_up` is the number of the notebook whose warm-up it is, "" for a quiz.
 
     A warm-up shows what was answered in it from `since` on, a time in UTC in ISO 8601; a quiz shows what was answered
-    in quizzes.
+    in quizzes. A warm-up is over when each of its questions was answered rightly or its answer shown, or when it was
+    skipped; to skip takes away what was not answered, and nothing else.
     """
 
     def __init__(self, questions: Sequence[Question], warm_up: str = "", since: str = "") -> None:
@@ -71,9 +100,9 @@ class Sheet:
             return None
         kind, name = message.get("kind"), message.get("question")
         if kind == "hello":
-            return {"kind": "state", "questions": self.states(), "notices": store().notices()}
+            return {"kind": "state", "questions": self.states(), "notices": store().notices(), **self.left()}
         if kind == "skip" and self.warm_up:
-            return {"kind": "skipped", "problem": save("skip", self.warm_up, {})}
+            return self.skip()
         question = self.questions.get(name) if isinstance(name, str) else None
         if question is None:
             return None
@@ -92,13 +121,30 @@ class Sheet:
         data = self.marked({"given": answer, "right": right})
         problem = save("answer", question.name, data, question.version)
         finish_if_complete(question.notebook)
-        return {"kind": "state", "questions": self.states(question), "problem": problem}
+        return {"kind": "state", "questions": self.states(question), "problem": problem, **self.left()}
 
     def show_answer(self, question: Question) -> Message:
         problem = ""
         if self.standing(question).may_ask:
             problem = save("shown", question.name, self.marked({}), question.version)
-        return {"kind": "state", "questions": self.states(question), "problem": problem}
+        return {"kind": "state", "questions": self.states(question), "problem": problem, **self.left()}
+
+    def skip(self) -> Message:
+        """Skip what is not answered. The record says what was asked: the next warm-up asks something else."""
+        over = self.left()["warmUp"]["over"]  # a page that has not heard of it yet
+        problem = "" if over else save("skip", self.warm_up, {"asked": list(self.questions)})
+        return {"kind": "skipped", "problem": problem, **self.left()}
+
+    def left(self) -> Message:
+        """What the page of a warm-up shows: which questions, whether it is over, and a line about that."""
+        if not self.warm_up:
+            return {}
+        found = self.standings(tuple(self.questions.values()))
+        skipped = is_skipped(self.warm_up, self.since)
+        kept = [name for name, each in found.items() if each.given is not None or not skipped]
+        done = all(each.done for each in found.values())
+        line = (REST_SKIPPED if kept else SKIPPED) if skipped else DONE if done else ""
+        return {"warmUp": {"kept": kept, "over": skipped or done, "line": line}}
 
     def marked(self, data: dict[str, Any]) -> dict[str, Any]:
         return data | {"warm_up": self.warm_up} if self.warm_up else data
@@ -116,12 +162,10 @@ class Sheet:
         return found
 
     def mine(self, kind: str) -> list[Record]:
-        """What was given in this quiz or warm-up."""
-        return [
-            record
-            for record in recorded(kind)
-            if record.data.get("warm_up", "") == self.warm_up and record.at >= self.since
-        ]
+        """What was given in this quiz, whenever, or in this sitting of this warm-up."""
+        mine = [record for record in recorded(kind) if record.data.get("warm_up", "") == self.warm_up]
+        until = present()
+        return [record for record in mine if self.since <= record.at <= until] if self.warm_up else mine
 
     def states(self, *questions: Question) -> dict[str, Message]:
         """For the page: how each of `questions` stands, or each of all."""

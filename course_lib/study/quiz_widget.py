@@ -12,6 +12,7 @@ from pathlib import Path
 import anywidget
 import traitlets
 
+from course_lib.study.page import page_side
 from course_lib.study.quiz_sheet import Message, Sheet, for_page
 
 HERE = Path(__file__).parent
@@ -21,7 +22,7 @@ shown: weakref.WeakSet[QuestionsWidget] = weakref.WeakSet()  # so that two displ
 class QuestionsWidget(anywidget.AnyWidget):
     """Shows the questions of `sheet` under `title`; `sources` says where each question is from, by its name."""
 
-    _esm = HERE / "quiz.js"
+    _esm = page_side("quiz.js")
     _css = HERE / "quiz.css"
     title = traitlets.Unicode().tag(sync=True)
     questions: traitlets.List[Message] = traitlets.List().tag(sync=True)
@@ -39,16 +40,19 @@ class QuestionsWidget(anywidget.AnyWidget):
         if reply is None:
             return
         self.send(reply)
-        if reply["kind"] == "state" and isinstance(message, dict) and message.get("kind") != "hello":
+        if reply["kind"] in ("state", "skipped") and isinstance(message, dict) and message.get("kind") != "hello":
             for other in list(shown):
                 if other is not self and other.sheet.warm_up == self.sheet.warm_up:
-                    other.repeat(list(reply["questions"]))
+                    other.repeat(reply)
 
-    def repeat(self, names: list[str]) -> None:
-        """Tell the page how questions stand that were answered elsewhere."""
+    def repeat(self, reply: Message) -> None:
+        """Tell the page what was answered or skipped elsewhere."""
+        names = reply.get("questions", {})
         mine = [question for name, question in self.sheet.questions.items() if name in names]
         if mine:
-            self.send({"kind": "state", "questions": self.sheet.states(*mine)})
+            self.send({"kind": "state", "questions": self.sheet.states(*mine), **self.sheet.left()})
+        elif reply["kind"] == "skipped":
+            self.send({"kind": "skipped", "problem": "", **self.sheet.left()})
 
     def set_state(self, sync_data: Message) -> None:
         """A page has nothing to set: what it sends as state is not read."""

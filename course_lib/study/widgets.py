@@ -16,7 +16,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from course_lib.study.page import show
+from course_lib.study.page import page_side, show
 from course_lib.study.style import SHOWN_DPI, Picture
 
 HERE = Path(__file__).parent
@@ -43,7 +43,8 @@ class Knob:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError(f"Write a number from {self.low} to {self.high}.")
         if not self.low <= value <= self.high:
-            raise ValueError(f"{value:g} is outside the range: write a number from {self.low} to {self.high}.")
+            said = f"{value:g}" if abs(value) < 1e300 else "This"
+            raise ValueError(f"{said} is outside the range: write a number from {self.low} to {self.high}.")
         below = self.low + int(value - self.low) // self.step * self.step
         if value != below:
             above = min(below + self.step, self.high)
@@ -70,19 +71,25 @@ class Choice:
 
     def read(self, value: object) -> str:
         """`value` if it is an option; else ValueError with all of them."""
-        if value not in self.options:
-            raise ValueError(f"{value!r} is none of {', '.join(self.options)}.")
-        return str(value)
+        if not isinstance(value, str) or value not in self.options:
+            said = repr(value[:60]) if isinstance(value, str) else "This"
+            raise ValueError(f"{said} is none of {', '.join(self.options)}.")
+        return value
 
 
 class Knobs(anywidget.AnyWidget):
     """The knobs and the picture on a page. `asked` comes from the page, `shown` goes to it."""
 
-    _esm = HERE / "knobs.js"
+    _esm = page_side("knobs.js")
     _css = HERE / "controls.css"
     knobs: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     asked = traitlets.Dict().tag(sync=True)  # number: counts the questions; values: by name, None for what is no number
     shown = traitlets.Dict().tag(sync=True)  # number of the question; src, alt, width; problem, problems by name
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """A page sets what it asks and nothing else; what is no question is not read."""
+        if is_question(sync_data.get("asked")):
+            super().set_state({"asked": sync_data["asked"]})
 
 
 def explore(draw: Callable[..., Picture], **knobs: Knob | Choice) -> None:
@@ -90,7 +97,8 @@ def explore(draw: Callable[..., Picture], **knobs: Knob | Choice) -> None:
 
     A Knob is a number field and a slider, kept equal, a Choice a list; all have names and answer to the arrow keys.
     A value that cannot be gets a sentence beside its field, a ValueError of `draw` one above the picture, which stays.
-    Controls keep the keys to themselves; Tab leads from the last one to the picture, where they are JupyterLab's again.
+    Controls keep the keys to themselves; Esc leads back to the cell, and Tab from the last one to the picture, where
+    they are JupyterLab's again.
     """
     start = {name: knob.start for name, knob in knobs.items()}
     first = draw(**start)
@@ -101,6 +109,8 @@ def explore(draw: Callable[..., Picture], **knobs: Knob | Choice) -> None:
     )
 
     def redraw(change: dict[str, Any]) -> None:
+        if not is_question(change["new"]):
+            return
         number, given = change["new"]["number"], change["new"]["values"]
         values, problems = read_all(knobs, given)
         try:
@@ -114,6 +124,11 @@ def explore(draw: Callable[..., Picture], **knobs: Knob | Choice) -> None:
     widget.observe(redraw, "asked")
     data, metadata = first._repr_mimebundle_()
     show(widget, data, metadata)
+
+
+def is_question(asked: object) -> bool:
+    """Whether a page asks for a picture: a dict with a number and a dict of values. They may be anything yet."""
+    return isinstance(asked, dict) and isinstance(asked.get("number"), int) and isinstance(asked.get("values"), dict)
 
 
 def read_all(knobs: dict[str, Knob | Choice], given: dict[str, object]) -> tuple[dict[str, int | str], dict[str, str]]:
