@@ -21,7 +21,7 @@ from nbformat import v4
 
 import course_lib
 from course_lib.commands.kernels import CourseKernels
-from course_lib.commands.lab import jupyter_command
+from course_lib.commands.lab import jupyter_command, jupyter_environment
 
 
 @pytest.fixture
@@ -91,6 +91,18 @@ def test_work_folder_that_cannot_be_written_and_port_in_use_are_said_in_a_line(i
     for result, said in ((blocked, "COURSE_WORK"), (busy, "--port")):
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: ") and said in line
+
+
+def test_kernels_keep_progress_in_the_folder_that_the_lab_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel starts in the folder of its notebook, where a relative name would mean another place."""
+    monkeypatch.chdir(tmp_path)
+    for named, meant in (("of mine 7", tmp_path / "of mine 7"), (str(tmp_path), tmp_path)):
+        monkeypatch.setenv("COURSE_DATA", named)
+        assert jupyter_environment()["COURSE_DATA"] == str(meant)
+    monkeypatch.delenv("COURSE_DATA")
+    assert "COURSE_DATA" not in jupyter_environment()
 
 
 def test_options_of_jupyter_after_two_dashes_win_over_ours(tmp_path: Path) -> None:

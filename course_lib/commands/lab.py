@@ -16,6 +16,7 @@ from urllib.parse import quote
 from course_lib.commands.output import WRONG, CommandError, say
 from course_lib.commands.places import FIRST_NOTEBOOK, find_original, needed_checkout, short, work_folder
 from course_lib.commands.work_copies import Action, update_copies
+from course_lib.progress import data_folder
 
 ADDRESS = "127.0.0.1"
 OPTIONS = (
@@ -70,9 +71,15 @@ def jupyter_command(folder: Path, opened: Path, browser: bool, port: int | None,
 
 
 def jupyter_environment() -> dict[str, str]:
-    """The variables of this process, with the course's settings on Jupyter's path."""
+    """The variables of this process, with the course's settings on Jupyter's path.
+
+    Kernels start in other folders: a relative COURSE_DATA is meant from where this was started.
+    """
     paths = [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")]
-    return {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
+    ours = {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
+    if os.environ.get("COURSE_DATA"):
+        ours["COURSE_DATA"] = str(data_folder())
+    return {**os.environ, **ours}
 
 
 def _update(root: Path, folder: Path) -> None:
