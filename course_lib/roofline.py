@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
+from operator import index
 from time import perf_counter
 
 import torch
@@ -28,6 +29,7 @@ from course_lib.model import ModelConfig
 PARTS = ("projections and MLP", "attention and cache", "embedding and head")  # as prose and figures call them
 
 MEASURED_BYTES = 256 * 2**20  # more than the processor caches that one program can fill; measuring needs little more
+MOST = 10**15  # tokens, or rows; more is a slip of the pen
 MEASURED_S = 0.7  # about how long each of the two measurements repeats
 
 
@@ -92,6 +94,7 @@ def pass_work(
 
     Raises ValueError for a number that makes no sense.
     """
+    check_counts(new=new, held=held, rows=rows, logits=logits)
     if rows < 1:
         raise ValueError(f"{rows} rows: a pass has at least 1")
     check_positive(weight_bytes=weight_bytes, cache_bytes=cache_bytes)
@@ -264,5 +267,24 @@ def check_dtype(dtype: torch.dtype) -> None:
 
 def check_positive(**numbers: float) -> None:
     for name, value in numbers.items():
-        if not isfinite(value) or value <= 0:
-            raise ValueError(f"{name} must be a positive number, not {value!r}")
+        try:
+            sound = not isinstance(value, bool) and isfinite(value) and value > 0
+        except (TypeError, OverflowError):  # no number, or an int that no float can hold
+            sound = False
+        if not sound:
+            raise ValueError(f"{name} must be a positive number, not {_shown(value)}")
+
+
+def check_counts(**numbers: int) -> None:
+    for name, value in numbers.items():
+        try:
+            sound = not isinstance(value, bool) and index(value) <= MOST
+        except TypeError:
+            sound = False
+        if not sound:
+            raise ValueError(f"{name} must be a whole number, at most {MOST:,}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it: Python refuses to print an int of thousands of digits."""
+    return "an enormous number" if isinstance(value, int) and abs(value) > 10**100 else f"{value!r:.80}"

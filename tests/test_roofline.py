@@ -274,6 +274,13 @@ def test_a_faster_machine_never_lowers_the_ceiling() -> None:
         ({"logits": 3}, "3 scored"),
         ({"weight_bytes": 0}, "weight_bytes must be a positive number, not 0"),
         ({"cache_bytes": math.nan}, "cache_bytes must be a positive number, not nan"),
+        ({"cache_bytes": "2"}, "cache_bytes must be a positive number, not '2'"),
+        ({"weight_bytes": True}, "weight_bytes must be a positive number, not True"),
+        ({"weight_bytes": 10**400}, "weight_bytes must be a positive number, not an enormous number"),
+        ({"rows": 1.5}, "rows must be a whole number.*not 1.5"),
+        ({"rows": True}, "rows must be a whole number.*not True"),
+        ({"held": "3"}, "held must be a whole number.*not '3'"),
+        ({"new": 10**400}, "new must be a whole number.*not an enormous number"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(changed: dict[str, float], message: str) -> None:
@@ -281,7 +288,9 @@ def test_numbers_that_make_no_sense_are_refused(changed: dict[str, float], messa
         pass_work(SHAPE, **{"new": 2, "held": 0, "rows": 1, "logits": 1} | changed)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("rates", "name"), [((0, 1), "bytes_per_s"), ((1, math.inf), "flops_per_s")])
+@pytest.mark.parametrize(
+    ("rates", "name"), [((0, 1), "bytes_per_s"), ((1, math.inf), "flops_per_s"), ((10**400, 1), "bytes_per_s")]
+)
 def test_a_machine_needs_rates_above_nothing(rates: tuple[float, float], name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be a positive number"):
         Machine(*rates)

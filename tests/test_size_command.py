@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from course_command import as_json, call
+from typer.testing import CliRunner
 
+from course_lib.cli import app
 from course_lib.sizing import model_names, preset, preset_config
 
 LLAMA = ("size", "--model", "llama-3-8b", "--tokens", "8192", "--sequences", "8", "--dtype", "bf16")
@@ -112,6 +114,26 @@ def test_memory_is_a_subtraction_that_is_shown() -> None:
     assert as_json(*LLAMA)["fit"] is None
 
 
+def test_what_is_of_one_rank_and_what_transformers_cannot_hold() -> None:
+    of_a_rank = "Memory, weights and reserve are taken as those of one rank"
+    words = ("size", "--model", "gemma-2-2b", "--tokens", "9000", "--memory", "80GB", "--weights", "5GB")
+    assert of_a_rank in told(*words, "--tp", "2") and of_a_rank not in told(*words)
+    assert "transformers 5.24 holds" in told(*words) and "transformers 5.24" not in told(*words, "--dtype", "fp8")
+
+
+def test_capital_letters_make_no_difference() -> None:
+    found = as_json("size", "--model", "Llama-3-8B", "--dtype", "Q8_0")
+    assert found["bytes"] == as_json("size", "--model", "llama-3-8b", "--dtype", "q8_0")["bytes"]
+    assert found["model"] == "llama-3-8b"
+
+
+def test_a_narrow_terminal_cuts_no_number_short() -> None:
+    narrow = CliRunner(env={"COLUMNS": "30", "TERM": "dumb"})
+    result = narrow.invoke(app, [*LLAMA, "--memory", "80GB"], prog_name="course")
+    assert result.exit_code == 0 and "…" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 30
+
+
 def test_what_does_not_fit_is_said() -> None:
     assert "The 8 that were asked for do not fit" in told(*LLAMA, "--memory", "4GiB", "--reserve", "1GiB")
     assert "alone are more than the memory" in told(*LLAMA, "--memory", "4GiB", "--weights", "16GB")
@@ -131,7 +153,10 @@ WRONG_CALLS = {
     "a type that is not known": (["size", "--model", "gpt2", "--dtype", "int4"], "q4_0"),
     "a type that has no place": (["size", "--model", "gpt2", "--dtype", "fp8_ds_mla"], "latent"),
     "no encoder": (["size", "--model", "t5-base"], "--encoder-tokens"),
-    "ranks that do not fit": (["size", "--model", "llama-3-8b", "--tp", "3"], "8 KV heads"),
+    "ranks that do not fit": (["size", "--model", "llama-3-8b", "--tp", "3"], "32 query heads"),
+    "ranks that do not fit the query heads": (["size", "--model", "qwen2.5-7b", "--tp", "8"], "28 query heads"),
+    "absurd tokens of an encoder": (["size", "--model", "t5-base", "--encoder-tokens", str(10**30)], "encoder-tokens"),
+    "many digits of an encoder": (["size", "--model", "t5-base", "--encoder-tokens", "9" * 400], "encoder-tokens"),
     "negative tokens": (["size", "--model", "gpt2", "--tokens", "-1"], "tokens"),
     "absurd tokens": (["size", "--model", "gpt2", "--tokens", str(10**30)], "tokens"),
     "a unit that could be two": (["size", "--model", "gpt2", "--memory", "80G"], "GB or GiB"),

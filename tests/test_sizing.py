@@ -197,7 +197,19 @@ def test_the_layout_of_vllm_for_deepseek_takes_656_bytes() -> None:
 def test_a_row_that_is_no_whole_number_of_groups_is_an_error() -> None:
     with pytest.raises(SizingError, match="q4_0 stores groups of 32"):
         shape_of(LayerCache(Kind.FULL, 1, 40, 40)).stored_as("q4_0")
-    assert shape_of(LayerCache(Kind.FULL, 4, 40, 40)).stored_as("q4_0").bytes(1) == 2 * 5 * 18  # blocks cross heads
+    with pytest.raises(SizingError, match="a head of 40"):  # no block reaches into the next head, as in llama.cpp
+        shape_of(LayerCache(Kind.FULL, 4, 40, 40)).stored_as("q4_0")
+    with pytest.raises(SizingError, match="a head of 464"):
+        preset("zamba-7b-v1").stored_as("q8_0")
+
+
+@pytest.mark.parametrize(("name", "ranks", "heads"), [("qwen2.5-7b", 8, 28), ("falcon-7b", 2, 71)])
+def test_ranks_that_query_heads_cannot_be_shared_out_to_are_an_error(name: str, ranks: int, heads: int) -> None:
+    for ask in (lambda: preset(name).bytes(1, tensor_parallel=ranks),
+                lambda: preset(name).bytes_per_token(tensor_parallel=ranks)):  # fmt: skip
+        with pytest.raises(SizingError, match=f"tensor_parallel = {ranks} does not divide the {heads} query heads"):
+            ask()
+    assert preset("qwen2.5-7b").bytes_per_token(tensor_parallel=4) == 57_344 // 4
 
 
 @pytest.mark.parametrize("name", ["int4", "", "BF16 ", None, 2])

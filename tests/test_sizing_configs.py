@@ -1,8 +1,10 @@
 """Reading configs: what each rule decides, what is refused and in which words, files, and GGUF metadata."""
 
 import json
+import os
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import gguf_files
@@ -29,7 +31,7 @@ BASE = {"num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads":
 def config(kind: str | None, **changes: Any) -> dict[str, Any]:
     """A small config; the value "REMOVED" takes a field out."""
     made = {"model_type": kind} | BASE | changes
-    return {key: value for key, value in made.items() if value != "REMOVED"}
+    return {key: value for key, value in made.items() if not (isinstance(value, str) and value == "REMOVED")}
 
 
 def kinds(shape: CacheShape) -> str:
@@ -76,12 +78,49 @@ def test_kv_heads_are_those_that_are_told(changes: dict[str, Any], heads: int) -
         ({"multi_query": False, "num_kv_heads": 4}, 4, 4),
         ({"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 2}, 2, 8),
         ({"new_decoder_architecture": True, "n_head_kv": 4}, 4, 8),
+        ({"n_head_kv": 4}, 4, 8),  # the first Falcon-40B names neither switch
+        ({"n_head_kv": 8}, 1, 1),
+        ({"n_head_kv": 4, "new_decoder_architecture": False}, 1, 1),
     ],
 )
 def test_falcon_has_a_rule_of_its_own(changes: dict[str, Any], heads: int, stored: int) -> None:
     shape = read_config(config("falcon", num_key_value_heads="REMOVED", **changes))
     assert {layer.n_kv_heads for layer in shape.layers} == {heads}
     assert shape.bytes_in_transformers(3) == shape.bytes(3) * stored // heads
+
+
+def test_the_first_config_of_falcon_40b_has_eight_heads() -> None:
+    first = {"model_type": "RefinedWeb", "alibi": False, "hidden_size": 8192, "n_head": 128, "n_head_kv": 8}
+    shape = read_config(first | {"n_layer": 60, "parallel_attn": True})
+    assert shape.bytes_per_token() == 122_880 and shape.layers == preset("falcon-40b").layers
+    assert "Neither multi_query nor new_decoder_architecture" in " ".join(shape.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "heads"),
+    [
+        ("gpt2", {"attention_head_type": "multiquery"}, 1),
+        ("gpt2", {"attention_head_type": "multihead"}, 16),
+        ("gpt_bigcode", {"attention_head_type": "multiquery"}, 1),
+        ("gpt_bigcode", {"attention_head_type": "multihead"}, 16),
+        ("gpt_bigcode", {"multi_query": False}, 16),
+    ],
+)
+def test_santacoder_tells_its_heads_by_their_type(kind: str, changes: dict[str, Any], heads: int) -> None:
+    shape = read_config({"model_type": kind, "n_embd": 2048, "n_head": 16, "n_layer": 24} | changes)
+    assert shape.bytes_per_token() == heads * 12_288
+
+
+def test_only_qwen3_without_experts_has_a_head_dim_by_default() -> None:
+    assert {layer.key_dim for layer in read_config(config("qwen3")).layers} == {128}
+    assert {layer.key_dim for layer in read_config(config("qwen3_moe")).layers} == {8}
+
+
+def test_a_format_of_the_cache_in_the_config_is_told() -> None:
+    scheme = {"quantization_config": {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}}
+    for given in (config("llama", **scheme), {"text_config": config("llama")} | scheme):
+        assert "--dtype" in " ".join(read_config(given).assumptions)
+    assert "--dtype" not in " ".join(read_config(config("llama", quantization_config={"bits": 4})).assumptions)
 
 
 def test_a_latent_cache_does_not_ask_for_kv_heads() -> None:
@@ -220,6 +259,21 @@ REFUSED = {
     "two language models": ({"text_config": config("llama"), "llm_config": config("llama")}, "text_config"),
     "a text_config that is none": ({"text_config": 7}, "text_config = 7"),
     "a model_type that is none": (config("llama") | {"model_type": ["llama"]}, "model_type"),
+    "many queries for one head, in a family without": (config("llama", multi_query=True), "multi_query = True"),
+    "many queries for one head, and two heads": (config("novel", multi_query=True), "multi_query = True contradicts 2"),
+    "a head type that is not known": (config("gpt_bigcode", attention_head_type="odd"), "attention_head_type = 'odd'"),
+    "a head type that is contradicted": (
+        config("gpt_bigcode", attention_head_type="multihead", multi_query=True),
+        "attention_head_type",
+    ),
+    "cross-attention in a known family": (config("llama", add_cross_attention=True), "add_cross_attention = True"),
+    "a latent that is not used": (
+        config("deepseek_v3", kv_lora_rank=16, qk_rope_head_dim=4, use_mla=False),
+        "use_mla = False",
+    ),
+    "chunks that are not told": (config("llama4_text"), "attention_chunk_size"),
+    "an encoder inside": ({"model_type": "clip", "text_config": {"num_hidden_layers": 2}}, "clip_text_model"),
+    "values of NumPy": (config("novel", layers_block_type=np.array(["a", "b"])), "layers_block_type"),
     "bidirectional Gemma": (
         config("gemma3_text", sliding_window=9, head_dim=8, use_bidirectional_attention=True),
         "use_bidirectional_attention",
@@ -232,6 +286,40 @@ def test_what_does_not_tell_a_cache_is_refused_by_name(name: str) -> None:
     given, words = REFUSED[name]
     with pytest.raises(SizingError, match=words):
         read_config(given)
+
+
+UNLIKE_LLAMA: dict[str, Any] = {
+    "attn_type_list": [0, 1], "num_attention_groups": 2, "num_query_groups": 2, "num_key_value_groups": 4,
+    "num_kv_groups": 2, "num_key_value_heads_per_layer": [2, 4], "hybrid_layer_pattern": [0, 1],
+    "sliding_window_size": 9, "swa_num_key_value_heads": 4, "sliding_window_pattern": 4, "use_cla": True,
+    "cla_share_factor": 2, "global_attn_every_n_layers": 4, "dense_attention_every_n_layers": 2, "attention_window": 9,
+    "add_cross_attention": True, "cross_attention_hidden_size": 64, "cross_attention_layers": [1],
+    "attention_types": [[["global", "local"], 3]], "is_decoder": False, "use_mla": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNLIKE_LLAMA)
+def test_an_unknown_model_that_is_not_like_llama_is_refused(name: str) -> None:
+    with pytest.raises(SizingError, match=name) as caught:
+        read_config(config("novel", **{name: UNLIKE_LLAMA[name]}))
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "vit", "clip_text_model", "longformer"])
+def test_an_encoder_has_no_cache(kind: str) -> None:
+    with pytest.raises(SizingError, match=f"model_type = '{kind}' is an encoder"):
+        read_config(config(kind))
+
+
+@pytest.mark.parametrize("value", [None, 42, b"gpt2", ["gpt2"], 1.5], ids=repr)
+def test_what_is_neither_name_nor_path_nor_config_is_an_error(value: Any) -> None:
+    with pytest.raises(SizingError, match="model = ") as caught:
+        cache_shape(value)
+    assert caught.value.field == "model"
+
+
+def test_any_mapping_of_fields_is_a_config() -> None:
+    assert cache_shape(MappingProxyType(config("llama"))).layers == read_config(config("llama")).layers
 
 
 def test_the_inner_config_is_named_in_an_error() -> None:
@@ -273,6 +361,15 @@ def test_a_broken_file_is_an_error_that_names_it(name: str, tmp_path: Path) -> N
     with pytest.raises(SizingError, match=words) as caught:
         read_config_file(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_pipe_is_not_waited_for_and_a_mark_of_byte_order_is_skipped(tmp_path: Path) -> None:
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(SizingError, match="pipe cannot be read: it is not a regular file"):
+            read_config_file(tmp_path / "pipe")
+    (tmp_path / "config.json").write_text(json.dumps(config("llama")), encoding="utf-8-sig")
+    assert read_config_file(tmp_path).layers == read_config(config("llama")).layers
 
 
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -364,6 +461,9 @@ GGUF_REFUSED = {
     "a state": (metadata("mamba", ssm__state_size=16), "ssm.state_size"),
     "a decoder": (metadata("t5", decoder_block_count=6), "decoder_block_count"),
     "a window that is missing": (metadata("gemma2"), "sliding_window"),
+    "an encoder": (metadata("nomic", attention__causal=False), "attention.causal = False"),
+    "T5 without the depth of its decoder": (metadata("t5"), "decoder_block_count"),
+    "Llama 4 without its chunk": (metadata("llama4"), "attention.chunk_size"),
     "a width that does not fit": (metadata("llama", attention__key_length="REMOVED", embedding_length=65), "65"),
 }
 
@@ -373,6 +473,13 @@ def test_gguf_metadata_that_do_not_tell_are_refused_by_name(name: str) -> None:
     given, words = GGUF_REFUSED[name]
     with pytest.raises(SizingError, match=words):
         read_gguf_metadata(given)
+
+
+def test_gguf_metadata_tell_the_query_heads_that_ranks_share() -> None:
+    shape = read_gguf_metadata(metadata("llama", attention__head_count=[8, 0, 12, 8, 8, 8]))
+    assert shape.query_heads == 4 and shape.bytes(1, tensor_parallel=4) > 0
+    with pytest.raises(SizingError, match="tensor_parallel = 8"):
+        shape.bytes(1, tensor_parallel=8)
 
 
 def test_damaged_gguf_metadata_give_a_named_error_or_a_whole_number() -> None:

@@ -79,6 +79,8 @@ def reference(config: dict[str, Any]) -> int:
 def kv_heads(c: dict[str, Any], kind: Any, heads: int) -> int:
     if kind == "falcon":
         one = c.get("multi_query") in (True, None) and not c.get("new_decoder_architecture")
+        if c.get("multi_query") is None and c.get("new_decoder_architecture") is None:
+            one = c.get("num_kv_heads") in (None, 1, heads)  # another number is that of the first Falcon-40B
         return 1 if one else number(c, "num_kv_heads", heads)
     if kind == "gpt_bigcode":
         return heads if c.get("multi_query") is False else 1

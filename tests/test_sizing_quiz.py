@@ -56,14 +56,15 @@ def test_the_users_that_fit_into_24_gb() -> None:
         return how_many_fit(24 * GB, sequence, weights * GB, reserve * GB).sequences
 
     in_full = 14 * GB / one
+    assert users(8, 2, GB) == users(8, 0) == 14, "two mistakes lead to the same number, and the trap names both"
     assert number("how_many", traps={users(8, 2, GB), users(0, 0), users(0, 2), round(in_full, 2)}) == users(8, 2)
 
 
 def test_a_token_on_each_of_eight_gpus_for_four_heads() -> None:
     layer = LayerCache(Kind.FULL, 4, 128, 128)
-    shape = CacheShape("question", 28 * (layer,))
-    assert shape.bytes_per_token() == 56 * KIB
-    traps = {56 / 8, 56.0, 2 * shape.bytes_per_token(tensor_parallel=4) / KIB}
+    shape = CacheShape("question", 36 * (layer,), query_heads=32)
+    assert shape.bytes_per_token() == 72 * KIB
+    traps = {72 / 8, 72.0, 2 * shape.bytes_per_token(tensor_parallel=4) / KIB}
     assert number("more_gpus", traps=traps) == shape.bytes_per_token(tensor_parallel=8) / KIB
     with pytest.raises(SizingError):
         shape.bytes_per_token(tensor_parallel=3)

@@ -104,6 +104,7 @@ SMALL: dict[str, dict[str, Any]] = {
     } | BASE,
     "qwen3 without head_dim": {"model_type": "qwen3"} | BASE,
     "qwen3 of experts": {"model_type": "qwen3_moe", "head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2} | BASE,
+    "qwen3 of experts without head_dim": {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2} | BASE,
     "gemma": {"model_type": "gemma", "head_dim": 20} | BASE,
     "gemma 2 of seven layers": {"model_type": "gemma2", "head_dim": 10, "sliding_window": 6} | BASE,
     "gemma 3 with every third layer global": {

@@ -30,7 +30,9 @@ from course_lib.sizing import (
 from course_lib.sizing.bytes import heads_on_a_rank
 from course_lib.sizing.quantities import LARGEST_MEMORY, whole
 
-MOST = {"tokens": 10**12, "sequences": 10**9, "block": 10**9, "tensor_parallel": 10**6}  # slips of the pen
+MOST = {"tokens": 10**12, "sequences": 10**9, "block": 10**9, "tensor_parallel": 10**6}  # larger is a slip of the pen
+MOST_ENCODER_TOKENS = 10**12
+OF_TRANSFORMERS = {"fp64", "fp32", "bf16", "fp16"}  # what its dynamic cache can hold
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ def _answered(q: Question) -> Answer:
         raise SizingError("name one model: --model NAME (--list shows which), or --config FILE")
     for name, most in MOST.items():
         whole(getattr(q, name), name, 0 if name in ("tokens", "sequences") else 1, most)
+    if q.encoder_tokens is not None:
+        whole(q.encoder_tokens, "--encoder-tokens", 0, MOST_ENCODER_TOKENS)
     shape = _read(q).stored_as(q.dtype, q.value_dtype)
 
     def size_of(sequences: int) -> int:
@@ -142,6 +146,8 @@ def _notes(answer: Answer) -> list[str]:
     if q.tensor_parallel > 1:
         heads = {group.layer.n_kv_heads for group in shape.groups if group.layer.n_kv_heads}
         notes.append(f"All bytes are those of one of {q.tensor_parallel} ranks.")
+        if answer.fit is not None:
+            notes.append("Memory, weights and reserve are taken as those of one rank, too.")
         if any(q.tensor_parallel > count for count in heads):
             notes.append("There are more ranks than KV heads: heads (or the latent) are copied, and a rank keeps one.")
     if any("fp8" in (group.layer.key_type.name, group.layer.value_type.name) for group in shape.groups):
@@ -160,9 +166,9 @@ def _notes(answer: Answer) -> list[str]:
 
 
 def _in_transformers(answer: Answer) -> int | None:
-    """What transformers holds, where it is asked for what transformers does: no blocks, no ranks, a plain type."""
+    """What transformers holds, where it is asked for what it does: no blocks, no ranks, a type of its models."""
     q = answer.question
-    plain = all(g.layer.key_type.scale_bytes == g.layer.value_type.scale_bytes == 0 for g in answer.shape.groups)
+    plain = all({g.layer.key_type.name, g.layer.value_type.name} <= OF_TRANSFORMERS for g in answer.shape.groups)
     if q.block > 1 or q.tensor_parallel > 1 or not plain:
         return None
     return answer.shape.bytes_in_transformers(q.tokens, q.sequences, encoder_tokens=q.encoder_tokens)
@@ -253,10 +259,10 @@ def _table(answer: Answer) -> Table:
 
 def _layers_table(answer: Answer) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("layers", justify="right")
-    table.add_column("kind")
+    table.add_column("layers", justify="right", overflow="fold")  # in a narrow terminal a number is never cut short
+    table.add_column("kind", overflow="fold")
     for heading in ("KV heads", "K+V dim", "rows", "B per row", "bytes"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     for row, group in zip(_layer_rows(answer), answer.shape.groups, strict=True):
         layer = group.layer
         window = "" if layer.window is None else f" of {layer.window:,}"
@@ -269,9 +275,16 @@ def _layers_table(answer: Answer) -> Table:
     return table
 
 
+def _grid(columns: int) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(columns):
+        table.add_column(overflow="fold")
+    return table
+
+
 def _sums(answer: Answer) -> Table:
     q, shape = answer.question, answer.shape
-    table = Table.grid(padding=(0, 2, 0, 0))
+    table = _grid(2)
     growing, past = (shape.bytes_per_token(past_windows=x, tensor_parallel=q.tensor_parallel) for x in (False, True))
     table.add_row("each token", in_words(growing))
     if past != growing:
@@ -283,7 +296,7 @@ def _sums(answer: Answer) -> Table:
 
 
 def _subtraction(fit: Fit, q: Question) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
+    table = _grid(4)
     for sign, what, size in (
         ("", "memory", fit.memory),
         ("-", "weights", fit.weights),

@@ -61,7 +61,7 @@ class ElementType:
     name: str
     per_element: Fraction  # bytes, without scales
     scale_bytes: int = 0
-    group: int | None = None  # elements that share a scale, along a row; None: one scale for each head's part of a row
+    group: int | None = None  # elements of a head that share a scale; None: one scale for each head's part of a row
 
     def scales(self, heads: int, dim: int) -> Fraction:
         """Bytes of the scales in such a row."""
@@ -70,14 +70,14 @@ class ElementType:
     def row_bytes(self, heads: int, dim: int) -> int:
         """Bytes of one token's key (or value): `heads` parts of `dim` elements, and their scales.
 
-        Raises SizingError if the row cannot be cut into whole groups, which the formats with groups demand.
+        Raises SizingError if a head's part cannot be cut into whole groups: no group may reach into the next head,
+        as llama.cpp demands when it makes the cache.
         """
-        elements = heads * dim
-        size = elements * self.per_element + self.scales(heads, dim)
-        if size.denominator != 1 or (self.group and elements % self.group):
+        size = heads * dim * self.per_element + self.scales(heads, dim)
+        if size.denominator != 1 or (self.group and dim % self.group):
             raise SizingError(
-                f"{self.name} stores groups of {self.group or 2} elements, and a row of {heads} heads of {dim} is no "
-                "whole number of them: choose another element type",
+                f"dtype = {self.name} stores groups of {self.group or 2} elements, and a head of {dim} is no whole "
+                "number of them: choose another element type",
                 "dtype",
                 self.name,
             )
@@ -117,8 +117,9 @@ TYPE_NAMES = (*ELEMENT_TYPES, MLA_LAYOUT)
 
 
 def element_type(name: str) -> ElementType:
-    """The element type of that name or alias; SizingError, listing those that are known, for another."""
-    known = ELEMENT_TYPES.get(ALIASES.get(name, name)) if isinstance(name, str) else None
+    """The element type of that name or alias, in small letters or capitals; SizingError that lists them for another."""
+    small = name.lower() if isinstance(name, str) else ""
+    known = ELEMENT_TYPES.get(ALIASES.get(small, small))
     if known is None:
         raise SizingError(f"dtype = {name!r:.80} is not known; known: {', '.join(TYPE_NAMES)}", "dtype", name)
     return known
@@ -207,6 +208,7 @@ class CacheShape:
     assumptions: tuple[str, ...] = ()
     in_transformers: tuple[LayerCache, ...] | None = None  # where its layers keep other rows than `layers`
     trained_tokens: int | None = None
+    query_heads: int | None = None  # of every layer, where they are known; if layers differ, what divides all of them
 
     @property
     def groups(self) -> tuple[LayerGroup, ...]:
@@ -225,10 +227,11 @@ class CacheShape:
         """Bytes that `sequences` sequences of `tokens` tokens keep on one rank.
 
         With a `block`, each sequence takes whole blocks of so many rows in each layer. `encoder_tokens` are the
-        encoder's positions of each sequence. Raises SizingError for what is no count.
+        encoder's positions of each sequence. Raises SizingError for what is no count, and for ranks that the heads
+        cannot be shared out to.
         """
         tokens, sequences = whole(tokens, "tokens"), whole(sequences, "sequences")
-        block, ranks = whole(block, "block", 1), whole(tensor_parallel, "tensor_parallel", 1)
+        block, ranks = whole(block, "block", 1), self._ranks(tensor_parallel)
         if encoder_tokens is not None:
             encoder_tokens = whole(encoder_tokens, "encoder_tokens")
         return sequences * sum(
@@ -236,9 +239,21 @@ class CacheShape:
             for group in self.groups
         )
 
+    def _ranks(self, tensor_parallel: int) -> int:
+        """The ranks, if each gets as many query heads: those are never copied."""
+        ranks = whole(tensor_parallel, "tensor_parallel", 1)
+        if self.query_heads is not None and self.query_heads % ranks:
+            raise SizingError(
+                f"tensor_parallel = {ranks} does not divide the {self.query_heads} query heads: "
+                "each rank must get as many",
+                "tensor_parallel",
+                ranks,
+            )
+        return ranks
+
     def bytes_per_token(self, *, past_windows: bool = False, tensor_parallel: int = 1) -> int:
         """Bytes that one more token adds on one rank: while every layer grows, or once all windows are full."""
-        ranks = whole(tensor_parallel, "tensor_parallel", 1)
+        ranks = self._ranks(tensor_parallel)
         growing = [g for g in self.groups if g.layer.grows and not (past_windows and g.layer.window is not None)]
         return sum(group.layers * group.layer.row_bytes(ranks) for group in growing)
 

@@ -25,12 +25,18 @@ from typing import Any, NoReturn
 from course_lib.sizing.bytes import CacheShape
 from course_lib.sizing.families import FAMILIES, read_unknown
 from course_lib.sizing.fields import Fields
-from course_lib.sizing.known import INSIDE, check_family
+from course_lib.sizing.known import INSIDE, check_family, check_kind
 from course_lib.sizing.quantities import SizingError, shown
+from course_lib.sizing.rules import N_HEADS
 
 LARGEST_CONFIG = 16 << 20  # bytes
 NESTED = ("text_config", "llm_config", "language_config")  # where multimodal models keep their language model
-MODEL_OF_OUTER = {"gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "llava": "llama"}  # if the inner one does not say
+MODEL_OF_OUTER = {
+    "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
+    "llava": "llama",
+    "clip": "clip_text_model",
+}  # if the inner one does not say
 
 
 def read_config(config: Mapping[str, Any], name: str = "config") -> CacheShape:
@@ -42,6 +48,7 @@ def read_config(config: Mapping[str, Any], name: str = "config") -> CacheShape:
         raise SizingError(f"{name}: a config is an object of fields, not {shown(config)}", "config", config)
     fields, assumptions = _language_model(config, name)
     kind = fields.text("model_type")
+    check_kind(fields, kind)
     reader = None if kind is None else FAMILIES.get(kind)
     if reader is not None and kind is not None:
         check_family(fields, kind)
@@ -53,7 +60,16 @@ def read_config(config: Mapping[str, Any], name: str = "config") -> CacheShape:
         )
         layers, stored = read_unknown(fields)
     trained = fields.maybe(("max_position_embeddings", "n_positions", "max_target_positions"), "positions")
-    return CacheShape(name, tuple(layers), (*assumptions, *fields.notes), tuple(stored) if stored else None, trained)
+    heads = fields.maybe(("decoder_attention_heads",) if kind == "whisper" else N_HEADS, "heads")
+    for values in (config, fields.values):
+        quantised = values.get("quantization_config")
+        if isinstance(quantised, Mapping) and quantised.get("kv_cache_scheme") is not None:
+            fields.assume(
+                "quantization_config.kv_cache_scheme names a format for the cache, which is not read here: choose the "
+                "element type yourself (--dtype)."
+            )
+    notes = (*assumptions, *fields.notes)
+    return CacheShape(name, tuple(layers), notes, tuple(stored) if stored else None, trained, heads)
 
 
 def _language_model(config: Mapping[str, Any], name: str) -> tuple[Fields, list[str]]:
@@ -86,10 +102,14 @@ def read_config_file(path: Path) -> CacheShape:
     try:
         path = path.expanduser()
         path = path / "config.json" if path.is_dir() else path
+        if path.exists() and not path.is_file():  # opening a pipe would wait for somebody to write into it
+            raise SizingError(f"{path} cannot be read: it is not a regular file", "config")
         with path.open("rb") as file:
             start = file.read(4)
             if start != b"GGUF":
                 start += file.read(LARGEST_CONFIG)
+    except SizingError:
+        raise
     except (OSError, RuntimeError, ValueError) as error:  # no such file or user; a zero byte in the name
         raise SizingError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", "config") from error
     if start == b"GGUF":
@@ -114,6 +134,6 @@ def _parsed(text: bytes, path: Path) -> Any:
         raise ValueError(f"{value} is not a JSON number")
 
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
+        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
     except (ValueError, RecursionError) as error:
         raise SizingError(f"{path} is not a valid JSON file: {error}", "config") from error

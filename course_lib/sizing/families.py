@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from course_lib.sizing.bytes import Kind, LayerCache
 from course_lib.sizing.fields import Fields
-from course_lib.sizing.known import STRANGE
+from course_lib.sizing.known import STRANGE, refuse_contradictions
 from course_lib.sizing.rules import (
     ATTENDS,
     KV_HEADS,
@@ -32,19 +32,38 @@ Read = tuple[Layers, Layers | None]  # what is needed, and what transformers sto
 
 
 def read_all_heads(fields: Fields) -> Read:
-    """GPT-2, OPT, BLOOM, GPT-NeoX: each query head has a KV head of its own, hidden_size is divided among them."""
-    heads = heads_divided(fields)
-    if fields.maybe("num_key_value_heads", "heads") not in (None, heads.n_heads):
-        raise fields.fail("num_key_value_heads", f"contradicts {heads.n_heads} heads: this family has no shared ones")
-    fields.refuse(("add_cross_attention",), "adds a cache for an encoder that the config does not describe")
+    """GPT-2, OPT, BLOOM, GPT-NeoX: each query head has a KV head of its own, hidden_size is divided among them.
+
+    SantaCoder calls itself gpt2 and has one KV head, which attention_head_type tells.
+    """
+    one = fields.text("model_type") == "gpt2" and _head_type(fields) == "multiquery"
+    heads = heads_divided(fields, 1 if one else None)
+    if one:
+        fields.assume("attention_head_type is multiquery: one KV head, as in SantaCoder.")
+    if fields.maybe("num_key_value_heads", "heads") not in (None, heads.n_kv_heads):
+        raise fields.fail("num_key_value_heads", f"contradicts {heads.n_kv_heads} KV heads: this family shares none")
     return [heads.layer()] * heads.n_layers, None
 
 
+def _head_type(fields: Fields) -> str | None:
+    kind = fields.text("attention_head_type")
+    if kind not in (None, "multiquery", "multihead"):
+        raise fields.fail("attention_head_type", "is not known; known: multiquery, multihead")
+    return kind
+
+
 def read_starcoder(fields: Fields) -> Read:
-    """GPT-BigCode: one KV head, unless multi_query is false (rule 2). An absent multi_query is true there."""
-    if "multi_query" not in fields:
+    """GPT-BigCode: one KV head, unless multi_query is false (rule 2). An absent multi_query is true there.
+
+    Older configs say the same as attention_head_type.
+    """
+    kind = _head_type(fields)
+    if kind is None and "multi_query" not in fields:
         fields.assume("multi_query is not given; the model's class then takes true: one KV head.")
-    heads = heads_divided(fields, 1 if fields.flag("multi_query", True) else None)
+    one = fields.flag("multi_query", kind != "multihead")
+    if kind is not None and one != (kind == "multiquery"):
+        raise fields.fail("attention_head_type", f"contradicts multi_query = {one}")
+    heads = heads_divided(fields, 1 if one else None)
     return [heads.layer()] * heads.n_layers, None
 
 
@@ -52,14 +71,22 @@ def read_falcon(fields: Fields) -> Read:
     """Falcon (rule 2): one KV head with multi_query, unless it has the new architecture; then num_kv_heads.
 
     transformers writes num_attention_heads into num_kv_heads where it is absent, so this field alone says nothing.
-    With the new architecture it also repeats the heads before it stores them (rule 9).
+    With the new architecture it also repeats the heads before it stores them (rule 9). The first configs of Falcon-40B
+    name neither field and give n_head_kv = 8: that many heads, not one.
     """
-    new = fields.flag("new_decoder_architecture", False)
-    if "multi_query" not in fields:
-        fields.assume("multi_query is not given; the model's class then takes true.")
-    one = fields.flag("multi_query", True) and not new
     n_heads = fields.count(N_HEADS, "heads")
     given = fields.maybe(("num_kv_heads", "n_head_kv"), "heads")
+    old = "multi_query" not in fields and "new_decoder_architecture" not in fields
+    grouped = old and given not in (None, 1, n_heads)
+    new = grouped or fields.flag("new_decoder_architecture", False)
+    if grouped:
+        fields.assume(
+            f"Neither multi_query nor new_decoder_architecture is given: the {given} KV heads that the config names "
+            "are believed, and the rest is read as Falcon's new architecture."
+        )
+    elif "multi_query" not in fields:
+        fields.assume("multi_query is not given; the model's class then takes true.")
+    one = fields.flag("multi_query", True) and not new
     if given is None and not one:
         fields.assume(f"num_kv_heads is not given: each of the {n_heads} query heads has a KV head of its own.")
     name = named(fields, ("num_kv_heads", "n_head_kv"))
@@ -124,10 +151,13 @@ def read_qwen3(fields: Fields) -> Read:
 
 
 def read_qwen_experts(fields: Fields) -> Read:
-    """Qwen's mixtures of experts: as Qwen, but which layers slide is not told by the numbers alone."""
+    """Qwen's mixtures of experts: as Qwen 2, but which layers slide is not told by the numbers alone.
+
+    Qwen3MoeConfig fills in no head_dim, as Qwen3Config does: absent, it is a quotient (rule 1).
+    """
     if fields.flag("use_sliding_window", False) and "layer_types" not in fields:
         raise fields.fail("use_sliding_window", "is true, but no layer_types say which layers slide")
-    return read_qwen3(fields) if fields.text("model_type") == "qwen3_moe" else read_qwen(fields)
+    return read_qwen(fields)
 
 
 def told_head_dim(fields: Fields) -> None:
@@ -264,6 +294,7 @@ def read_unknown(fields: Fields) -> Read:
     latent = fields.maybe("kv_lora_rank", "dimensions")
     strange = [name for name in STRANGE if latent is None or name != "v_head_dim"]
     fields.refuse(strange, "is a field whose meaning for the cache only the model's code tells")
+    refuse_contradictions(fields)
     if latent is not None:  # rule 3
         return read_latent(fields)
     n_heads = fields.count(N_HEADS, "heads")
@@ -271,6 +302,8 @@ def read_unknown(fields: Fields) -> Read:
         fields.values = {**fields.values, "num_key_value_heads": 1}
         fields.assume("multi_query is true: one KV head.")
     heads = grouped_heads(fields)
+    if fields.flag("multi_query", False) and heads.n_kv_heads != 1:
+        raise fields.fail("multi_query", f"contradicts {heads.n_kv_heads} KV heads")
     if fields.maybe("head_dim", "dimensions") is None:
         fields.assume(f"head_dim is not given: {heads.head_dim} is hidden_size / {n_heads} heads.")
     types = layer_types(fields, heads.n_layers)

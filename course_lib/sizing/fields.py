@@ -92,5 +92,15 @@ class Fields:
     def refuse(self, names: Iterable[str], problem: str) -> None:
         """Raise SizingError if one of the fields is there and says something."""
         for name in names:
-            if self.values.get(name) not in (None, False, [], {}):
+            if not _silent(self.values.get(name)):
                 raise self.fail(name, problem)
+
+
+def _silent(value: Any) -> bool:
+    """Whether a field says nothing: null, false, 0, or an empty list or object. NumPy's values have no plain `in`."""
+    if value is None or isinstance(value, str):
+        return value is None
+    try:
+        return len(value) == 0
+    except TypeError:
+        return bool(value == 0)

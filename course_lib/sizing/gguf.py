@@ -8,6 +8,7 @@ Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md and llama.cpp's 
 """
 
 from collections.abc import Mapping
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ STRANGE = (
     "ssm.state_size", "wkv.head_size", "decoder_block_count", "full_attention_interval", "attention.chunk_size",
     "attention.indexer.head_count", "attention.sliding_window_pattern", "attention.key_length_swa",
 )  # fmt: skip
+ENCODER = "reads a text at once, as an encoder, and keeps no KV cache"
+UNREAD = {
+    "t5": "has an encoder and a decoder (decoder_block_count), which are not read from GGUF files",
+    "llama4": "attends within chunks (attention.chunk_size), and what its layers keep is not known here",
+    "t5encoder": ENCODER, "bert": ENCODER, "nomic-bert": ENCODER, "jina-bert-v2": ENCODER, "modern-bert": ENCODER,
+}  # fmt: skip
 UNDERSTOOD = {"jamba": ("ssm.state_size",)} | dict.fromkeys(EVERY, ("attention.sliding_window_pattern",))
 
 
@@ -55,6 +62,7 @@ def read_gguf_metadata(metadata: Mapping[str, Any], name: str = "metadata") -> C
         tuple(_layers(fields, architecture)),
         tuple(fields.notes),
         trained_tokens=fields.maybe(f"{architecture}.context_length", "positions"),
+        query_heads=_query_heads(fields, architecture),
     )
 
 
@@ -65,6 +73,10 @@ def _plain(value: Any) -> Any:
 
 def _layers(fields: Fields, architecture: str) -> Layers:
     key = f"{architecture}.".__add__
+    if not fields.flag(key("attention.causal"), True):
+        raise fields.fail(key("attention.causal"), "makes an encoder of it, which keeps no cache")
+    if architecture in UNREAD:
+        raise fields.fail("general.architecture", UNREAD[architecture])
     n_layers = fields.count(key("block_count"), "layers")
     strange = [key(name) for name in STRANGE if name not in UNDERSTOOD.get(architecture, ())]
     fields.refuse(strange, "is a key whose meaning for the cache only the model's code tells")
@@ -96,6 +108,13 @@ def _layers(fields: Fields, architecture: str) -> Layers:
         own = LayerCache(kind, kv, key_dim, value_dim, seen) if kv else STATE
         layers.append(own if i < n_layers - shared else SHARED)
     return layers
+
+
+def _query_heads(fields: Fields, architecture: str) -> int | None:
+    """What divides the query heads of every layer."""
+    n_layers = fields.count(f"{architecture}.block_count", "layers")
+    heads = _each(fields, f"{architecture}.attention.head_count", n_layers)
+    return None if heads is None else gcd(*heads)
 
 
 def _each(fields: Fields, name: str, n_layers: int) -> list[int] | None:

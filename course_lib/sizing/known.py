@@ -19,7 +19,25 @@ STRANGE = (
     "full_attn_idxs", "linear_attn_config", "linear_num_key_heads", "ssm_cfg", "ssm_state_size", "state_size",
     "mamba_d_state", "mamba_d_ssm", "rwkv_version", "index_head_dim", "compress_ratios", "num_global_key_value_heads",
     "global_head_dim", "attention_k_eq_v", "per_layer_config", "block_configs", "v_head_dim", "swa_head_dim",
+    # Heads, windows and layers under other names, caches that layers share, and encoders:
+    "attn_type_list", "attention_types", "num_attention_groups", "num_query_groups", "num_key_value_groups",
+    "num_kv_groups", "num_key_value_heads_per_layer", "swa_num_key_value_heads", "hybrid_layer_pattern",
+    "sliding_window_size", "attention_window", "use_cla", "cla_share_factor", "global_attn_every_n_layers",
+    "dense_attention_every_n_layers", "add_cross_attention", "cross_attention_hidden_size",
 )  # fmt: skip
+# What is refused if it is false: it takes away what the family, or an unknown model read like Llama, is taken to have.
+NOT_FALSE: Mapping[str, str] = {
+    "is_decoder": "makes an encoder of it, which keeps no cache",
+    "use_mla": "says that the latent is not used, and what is kept instead only the model's code tells",
+}
+# Models that read the whole text at once and keep nothing of it for a next token.
+ENCODERS = (
+    "albert", "bert", "big_bird", "camembert", "clip", "clip_text_model", "clip_vision_model", "deberta", "deberta-v2",
+    "distilbert", "electra", "longformer", "modernbert", "mpnet", "roberta", "siglip", "siglip_text_model",
+    "siglip_vision_model", "vit", "wav2vec2", "xlm-roberta",
+)  # fmt: skip
+CHUNKED = ("llama4", "llama4_text")  # with or without attention_chunk_size, which their class fills in
+MAY_SHARE = ("gpt_bigcode", "falcon", "RefinedWeb", "RefinedWebModel")  # the families with multi_query
 HYBRIDS = ("jamba", "zamba", "zamba2")
 HYBRID = (
     "attn_layer_period", "layers_block_type", "hybrid_layer_ids", "mamba_d_state", "state_size", "ssm_state_size",
@@ -29,7 +47,8 @@ ENCODED = ("is_encoder_decoder", "decoder_layers", "num_decoder_layers", "decode
 OF_FALCON = ("new_decoder_architecture", "num_kv_heads", "n_head_kv")
 LATENT = ("kv_lora_rank", "v_head_dim")
 UNDERSTOOD: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(HYBRIDS, HYBRID), "gemma3n_text": ("num_kv_shared_layers",),
+    **dict.fromkeys(HYBRIDS, HYBRID), "zamba2": (*HYBRID, "num_query_groups"),
+    "gemma3n_text": ("num_kv_shared_layers",),
     "deepseek_v2": LATENT, "deepseek_v3": LATENT, "t5": ENCODED, "mt5": ENCODED, "whisper": ENCODED,
     "falcon": OF_FALCON, "RefinedWeb": OF_FALCON, "RefinedWebModel": OF_FALCON,
 }  # fmt: skip
@@ -62,12 +81,42 @@ INSIDE: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
+def check_kind(fields: Fields, kind: str | None) -> None:
+    """Raise SizingError for a kind of model that keeps no cache, or one that no reader describes."""
+    if kind in ENCODERS and fields.values.get("is_decoder") is not True:
+        raise fields.fail("model_type", "is an encoder: it reads a text at once and keeps no KV cache")
+    if kind in CHUNKED:
+        raise fields.fail(
+            "attention_chunk_size" if "attention_chunk_size" in fields else "model_type",
+            "attends within chunks (attention_chunk_size), and what its layers keep is not known here",
+        )
+
+
+def refuse_contradictions(fields: Fields) -> None:
+    """Raise SizingError if a field of a model not known says that it is not like Llama."""
+    for name in NOT_FALSE:
+        _refuse_false(fields, name)
+    if fields.value("sliding_window") is None:
+        fields.refuse(
+            ("sliding_window_pattern",), "says that layers slide, but no sliding_window says how far they see"
+        )
+
+
+def _refuse_false(fields: Fields, name: str) -> None:
+    if fields.flag(name, True) is False:
+        raise fields.fail(name, NOT_FALSE[name])
+
+
 def check_family(fields: Fields, kind: str) -> None:
     """Raise SizingError for a field that a known family does not have, and that would change the cache if it did."""
     understood = UNDERSTOOD.get(kind, ())
     strange = [name for name in (*STRANGE, "kv_lora_rank") if name not in understood]
     problem = "is no field of this family, and what it would mean for the cache is not known"
     fields.refuse(strange, problem)
+    if kind not in MAY_SHARE:
+        fields.refuse(("multi_query",), problem)
+    if "kv_lora_rank" in understood:
+        _refuse_false(fields, "use_mla")
     windows = ("sliding_window", "layer_types") if kind in NO_WINDOW else ("sliding_window",) if kind in HYBRIDS else ()
     for name in windows:
         if name in fields:

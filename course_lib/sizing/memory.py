@@ -51,7 +51,7 @@ def left_out(shape: CacheShape, block: int = 1, tensor_parallel: int = 1) -> lis
         "Activations and temporary tensors of a pass, such as logits and the workspace of attention.",
         "What the allocator rounds up or cannot use"
         + (
-            ", and blocks that are filled only in part: give --block to count whole blocks."
+            ", and blocks that are filled only in part: each token counts for itself here."
             if block == 1
             else ", and the tables that say where each block lies."
         ),

@@ -33,6 +33,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception as error:  # a repr may be broken, and an int may be too long to print
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
+    text = " ".join(text.split()) if "\n" in text else text  # a NumPy array goes over several lines
     return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
 
 
