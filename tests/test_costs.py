@@ -4,22 +4,13 @@ import dataclasses
 
 import pytest
 import torch
+from cost_shapes import SHAPE, every_shape
 
 from course_lib.caches import ContiguousCache
 from course_lib.checkpoints import random_model
 from course_lib.costs import Flops, Stopwatch, count_flops, generation_flops, pass_flops
 from course_lib.generation import generate
 from course_lib.model import ModelConfig, Transformer
-
-SHAPE = ModelConfig(
-    vocab_size=61, n_layers=3, d_model=40, n_heads=6, n_kv_heads=2, head_dim=8, d_ff=52, max_positions=256
-)
-SHAPES = {
-    "grouped heads, head_dim not d_model / n_heads": SHAPE,
-    "as many KV heads as heads": dataclasses.replace(SHAPE, n_kv_heads=6),
-    "one KV head, a head of its own": dataclasses.replace(SHAPE, n_kv_heads=1, tied_head=False),
-}
-every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
 def tokens(count: int) -> torch.Tensor:

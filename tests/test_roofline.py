@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from cost_shapes import SHAPE, every_shape
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
@@ -21,15 +22,6 @@ from course_lib.checkpoints import random_model
 from course_lib.model import ModelConfig, Transformer
 from course_lib.roofline import Ceiling, Machine, Work, decode_work, pass_work, prefill_work
 
-SHAPE = ModelConfig(
-    vocab_size=61, n_layers=3, d_model=40, n_heads=6, n_kv_heads=2, head_dim=8, d_ff=52, max_positions=256
-)
-SHAPES = {
-    "grouped heads, head_dim not d_model / n_heads": SHAPE,
-    "as many KV heads as heads": dataclasses.replace(SHAPE, n_kv_heads=6),
-    "one KV head, a head of its own": dataclasses.replace(SHAPE, n_kv_heads=1, tied_head=False),
-}
-every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 # (tokens held, new tokens): prefill, chunk, decode
 every_pass = pytest.mark.parametrize(("held", "new"), [(0, 1), (0, 17), (1, 1), (30, 1), (30, 17)])
 
@@ -255,6 +247,7 @@ def test_the_roof_has_a_slope_and_a_flat_part() -> None:
     assert [machine.attainable_flops_per_s(x) for x in (0.5, 4, 100)] == [5, 40, 40]
     assert (machine.seconds(Work(20, 20)), machine.limit(Work(20, 20))) == (2, "bytes")
     assert (machine.seconds(Work(800, 20)), machine.limit(Work(800, 20))) == (20, "FLOPs")
+    assert (machine.seconds(Work(80, 20)), machine.limit(Work(80, 20))) == (2, "FLOPs")  # on the ridge, none waits
 
 
 def test_a_faster_machine_never_lowers_the_ceiling() -> None:
