@@ -69,8 +69,20 @@ def choose(logits: Tensor, sampling: Sampling = GREEDY, generator: torch.Generat
     best, token = logits.max(-1)
     if not isfinite(best.item()):
         raise ValueError(f"the largest logit is {best.item()}: something that was read was never written")
-    if sampling.temperature == 0:
-        return int(token)
+    return int(token) if sampling.temperature == 0 else draw(logits, sampling, generator)
+
+
+def likeliest(logits: Tensor) -> list[int]:
+    """The most likely token of each row of logits [B, V]. Raises ValueError if those of a row are not numbers."""
+    best, tokens = logits.max(-1)
+    for row, largest in enumerate(best.tolist()):
+        if not isfinite(largest):
+            raise ValueError(f"the largest logit of row {row} is {largest}: something that was read was never written")
+    return tokens.tolist()
+
+
+def draw(logits: Tensor, sampling: Sampling, generator: torch.Generator | None) -> int:
+    """A token drawn for logits [V] at a temperature above 0."""
     return int(torch.multinomial(sampling.probabilities(logits), 1, generator=generator))
 
 

@@ -27,10 +27,7 @@ OUR_OWN = (
         "failure",
         at(
             CONTRACT,
-            (
-                "                self.free(row, self.lengths[row])\n            raise",
-                "                pass\n            raise",
-            ),
+            ("            self.abandon(rows)\n            raise", "            raise"),
         ),
     ),
     Mutant(
@@ -39,7 +36,7 @@ OUR_OWN = (
         "failure",
         at(
             CONTRACT,
-            ("            self.in_step = False\n        added", "            self.in_step = False\n            added"),
+            ("        self.keep(rows)\n        added", "            self.keep(rows)\n            added"),
             ("        self.lengths = tuple(length +", "            self.lengths = tuple(length +"),
         ),
     ),

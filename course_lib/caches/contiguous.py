@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.caches.contract import Cache, CacheFull, Step, visible, whole
+from course_lib.caches.contract import Cache, CacheFull, Step, check_match, visible, whole
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
@@ -45,10 +45,12 @@ class ContiguousCache(Cache):
             self.values = torch.empty(shape, dtype=dtype, device=device)
         self.cleared = [0] * rows  # slots from a row's length up to here are known to hold zeros
 
-    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
+    def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
         for row, count in zip(rows, counts, strict=True):
             if self.lengths[row] + count > self.capacity:
                 raise CacheFull(row, count, self.capacity - self.lengths[row])
+
+    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
         ends = [self.lengths[row] + count for row, count in zip(rows, counts, strict=True)]
         for row, end in zip(rows, ends, strict=True):
             if end < max(ends):
@@ -75,6 +77,28 @@ class ContiguousCache(Cache):
         held = self.lengths[source]
         self.keys[:, target, :, :held] = self.keys[:, source, :, :held]
         self.values[:, target, :, :held] = self.values[:, source, :, :held]
+
+    @property
+    def longest(self) -> int:
+        return self.capacity
+
+    @property
+    def slots(self) -> int:
+        return self.rows * self.capacity
+
+    @property
+    def line(self) -> int:
+        return self.capacity
+
+    def places(self, row: int) -> dict[int, int]:
+        return {position: row * self.capacity + position for position in range(self.lengths[row])}
+
+    def fill_free(self, value: float) -> None:
+        self.check_idle()
+        for row, held in enumerate(self.lengths):
+            self.keys[:, row, :, held:] = value
+            self.values[:, row, :, held:] = value
+        self.cleared = [0] * self.rows
 
     @property
     def reserved_bytes(self) -> int:
@@ -142,20 +166,12 @@ class RaggedStep(Step):
         row = self.rows[self.batch]
         keys[row, :, self.slot] = k[self.batch, :, self.token]
         values[row, :, self.slot] = v[self.batch, :, self.token]
-        return keys[self.attended, :, : self.slots], values[self.attended, :, : self.slots]  # [B, H, S, D]
+        k, v = keys[self.attended, :, : self.slots], values[self.attended, :, : self.slots]  # [B, H, S, D]
+        if isinstance(self.attended, Tensor):
+            self.cache.copied_bytes += k.nbytes + v.nbytes
+        return k, v
 
 
 def side_by_side(rows: tuple[int, ...]) -> bool:
     """Whether a slice of the cache holds these rows, in this order."""
     return rows == tuple(range(rows[0], rows[0] + len(rows)))
-
-
-def check_match(new: Tensor, held: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless new keys or values can be kept as they are: torch would convert and repeat them."""
-    if new.shape != shape or new.dtype != held.dtype or new.device != held.device:
-        raise ValueError(
-            f"this step of the cache takes {held.dtype} of shape {list(shape)} on {held.device}, not {new.dtype} of "
-            f"{list(new.shape)} on {new.device}: make the cache from the model's config, dtype and device"
-        )
-    if new.requires_grad:  # the cache would keep the graph of every pass alive
-        raise ValueError("a cache keeps no gradients: run under torch.inference_mode(), or train without a cache")

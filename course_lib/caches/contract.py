@@ -98,6 +98,7 @@ class Cache(ABC):
         self.n_layers, self.rows = n_layers, rows
         self.lengths: tuple[int, ...] = (0,) * rows  # tokens seen; rebound, never changed in place
         self.in_step = False
+        self.copied_bytes = 0  # of keys and values that had to be brought together for attention, since the beginning
 
     @contextmanager
     def step(
@@ -111,6 +112,7 @@ class Cache(ABC):
         counts = tuple(whole(count, "a count") for count in counts)
         rows = tuple(range(len(counts))) if rows is None else tuple(whole(row, "a row") for row in rows)
         self.check(rows, counts, limit)
+        self.check_room(rows, counts)
         self.in_step = True
         try:
             step = self.open(rows, counts)
@@ -119,11 +121,11 @@ class Cache(ABC):
             if step.written != self.n_layers:
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
         except BaseException:
-            for row in rows:
-                self.free(row, self.lengths[row])
+            self.abandon(rows)
             raise
         finally:
             self.in_step = False
+        self.keep(rows)
         added = dict(zip(rows, counts, strict=True))
         self.lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
 
@@ -176,6 +178,12 @@ class Cache(ABC):
             self.copy(source, target)
             self.set_length(target, self.lengths[source])
 
+    def move_row(self, source: int, target: int) -> None:
+        """Row `target` takes over what row `source` holds, and `source` is empty: rows side by side are quicker."""
+        self.copy_row(source, target)
+        if whole(source, "a row") != whole(target, "a row"):
+            self.release(source)
+
     def check_idle(self) -> None:
         if self.in_step:
             raise ValueError("a step is still open on this cache: close it first, or use another cache")
@@ -183,9 +191,29 @@ class Cache(ABC):
     def set_length(self, row: int, length: int) -> None:
         self.lengths = (*self.lengths[:row], length, *self.lengths[row + 1 :])
 
+    def fits(self, rows: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether a step with counts[i] new tokens for row rows[i] would find room now."""
+        try:
+            self.check_room(tuple(rows), tuple(counts))
+        except CacheFull:
+            return False
+        return True
+
+    @abstractmethod
+    def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
+        """Raise CacheFull unless there is room for all of these new tokens together. Changes nothing."""
+
     @abstractmethod
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
-        """Find room for the new tokens and return the step; raise CacheFull before anything changes."""
+        """Return the step. There is room for its tokens."""
+
+    def keep(self, rows: tuple[int, ...]) -> None:  # noqa: B027 (most caches have nothing to do here)
+        """The step over these rows closed well: what it wrote stays. Lengths advance right after."""
+
+    def abandon(self, rows: tuple[int, ...]) -> None:
+        """The step over these rows failed, perhaps while it was opened: all that it took is given back."""
+        for row in rows:
+            self.free(row, self.lengths[row])
 
     @abstractmethod
     def free(self, row: int, kept: int) -> None:
@@ -194,6 +222,29 @@ class Cache(ABC):
     @abstractmethod
     def copy(self, source: int, target: int) -> None:
         """Copy the keys and values of one row to another, which is free."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The most tokens that one row can hold, if all other rows are empty."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many tokens' keys and values there is memory for. Slots are numbered from 0, `line` of them together."""
+
+    @property
+    @abstractmethod
+    def line(self) -> int:
+        """How many slots lie together: slot s is in line s // line."""
+
+    @abstractmethod
+    def places(self, row: int) -> dict[int, int]:
+        """Position -> slot of each token that a row holds."""
+
+    @abstractmethod
+    def fill_free(self, value: float) -> None:
+        """Write `value` into every slot that nobody may read: NaN there shows whoever reads it all the same."""
 
     @property
     @abstractmethod
@@ -209,12 +260,15 @@ class Cache(ABC):
 class NoCache(Cache):
     """What `cache=None` means: a step that starts at position 0, attends to its own tokens, and keeps nothing."""
 
-    reserved_bytes = 0
-    used_bytes = 0
+    reserved_bytes = used_bytes = longest = slots = 0
+    line = 1
 
     def __init__(self, n_layers: int, rows: int, device: torch.device) -> None:
         super().__init__(n_layers, rows)
         self.device = device
+
+    def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
+        pass
 
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
         return OwnTokensOnly(self.n_layers, counts, self.device)
@@ -223,6 +277,12 @@ class NoCache(Cache):
         pass
 
     def copy(self, source: int, target: int) -> None:
+        pass
+
+    def places(self, row: int) -> dict[int, int]:
+        return {}
+
+    def fill_free(self, value: float) -> None:
         pass
 
 
@@ -237,3 +297,14 @@ class OwnTokensOnly(Step):
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return k, v
+
+
+def check_match(new: Tensor, held: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless new keys or values can be kept as they are: torch would convert and repeat them."""
+    if new.shape != shape or new.dtype != held.dtype or new.device != held.device:
+        raise ValueError(
+            f"this step of the cache takes {held.dtype} of shape {list(shape)} on {held.device}, not {new.dtype} of "
+            f"{list(new.shape)} on {new.device}: make the cache from the model's config, dtype and device"
+        )
+    if new.requires_grad:  # the cache would keep the graph of every pass alive
+        raise ValueError("a cache keeps no gradients: run under torch.inference_mode(), or train without a cache")

@@ -1,0 +1,211 @@
+"""Many sequences on one model and one cache: they come and go at any time, and each gets the tokens of its lone run.
+
+The one idea: a sequence reads what its row has not read yet, and when it has read everything its next token is chosen.
+So prefill, decode, the chunks of a long prompt and the second reading of a preempted text are one rule, and nothing has
+to remember which of them a sequence is in. This is the iteration-level scheduling of Orca (Yu et al. 2022), first come,
+first served.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+
+import torch
+from torch import Tensor
+
+from course_lib.caches import Cache, CacheFull, PrefixCache
+from course_lib.generation import draw, likeliest, token_ids
+from course_lib.model import Transformer
+from course_lib.serving.request import Request, Sequence
+
+Observer = Callable[[list[Sequence], list[int]], None]  # the sequences of a pass, and how many tokens each read
+
+
+class Engine:
+    """Serves requests on `model` with the rows of `cache`, which must be empty.
+
+    `prefix` finds shared prefixes in the same cache (off by default). `chunk` is the most tokens that a sequence reads
+    in one pass. `compact` moves sequences to the first rows whenever one finishes. `keep_logits` keeps those that
+    chose each new token. `observers` are called after every pass.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        cache: Cache,
+        *,
+        prefix: PrefixCache | None = None,
+        chunk: int | None = None,
+        compact: bool = False,
+        keep_logits: bool = False,
+    ) -> None:
+        if any(cache.lengths):
+            raise ValueError(f"the rows of the cache hold {cache.lengths} tokens of other texts: release them first")
+        if prefix is not None and prefix.cache is not cache:
+            raise ValueError("the prefix cache finds blocks of another cache: make it from this one")
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"a chunk has at least one token, not {chunk}")
+        self.model, self.cache, self.prefix, self.chunk = model, cache, prefix, chunk
+        self.compacts, self.keep_logits = compact, keep_logits
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []  # in the order in which they were admitted
+        self.observers: list[Observer] = []
+
+    def submit(self, request: Request) -> Sequence:
+        """Put a request at the end of the queue. Raises ValueError if it could never fit model or cache."""
+        token_ids(self.model, request.prompt, "the prompt")
+        if request.forced is not None:
+            token_ids(self.model, request.forced, "the forced tokens")
+        slots = len(request.prompt) + request.max_new_tokens - 1  # the last new token is never read
+        for most, what in (
+            (self.model.config.max_positions, "the model knows"),
+            (self.cache.longest, "a row can have"),
+        ):
+            if slots > most:
+                raise ValueError(
+                    f"{len(request.prompt)} prompt tokens and {request.max_new_tokens} new ones need {slots} "
+                    f"positions, {what} {most}: shorten one of them"
+                )
+        sequence = Sequence(request)
+        self.waiting.append(sequence)
+        return sequence
+
+    def run(self) -> None:
+        """Step until every sequence is finished."""
+        while self.waiting or self.running:
+            self.step()
+
+    @torch.inference_mode()
+    def step(self) -> list[Sequence]:
+        """Admit who fits, let every running sequence read, and return those that got a token.
+
+        At most two passes: those that have more than one token to read, then those that have one, so that a row with
+        one token is not padded to the length of a prompt. Whoever finishes gives its row back at once.
+        """
+        self.dismiss()  # whom an interrupted step left here
+        self.admit()
+        reading = [sequence for sequence in self.running if len(self.unread(sequence)) > 1]
+        decoding = [sequence for sequence in self.running if sequence not in reading]
+        got = self.read(reading) + self.read(decoding)
+        self.dismiss()
+        return got
+
+    def unread(self, sequence: Sequence) -> list[int]:
+        """The tokens of a running sequence that its row has not read. Never none: the newest token is read last."""
+        row = row_of(sequence)
+        if self.cache.lengths[row] == len(sequence.text):  # a step was interrupted before it chose
+            self.cache.truncate(row, len(sequence.text) - 1)
+        return sequence.text[self.cache.lengths[row] :]
+
+    # --- Who runs
+
+    def admit(self) -> None:
+        """Give free rows to those that wait, in order, while the cache has room for all that the running must read."""
+        while self.waiting and (rows := self.free_rows()):
+            sequence = self.waiting[0]
+            self.cache.release(rows[0])  # an interrupted step may have left something there
+            sequence.row = rows[0]
+            if self.prefix is not None:
+                sequence.reused = self.prefix.reuse(rows[0], sequence.text, sequence.request.salt)
+            together = [*self.running, sequence]
+            if not self.cache.fits([row_of(s) for s in together], [len(self.unread(s)) for s in together]):
+                if self.prefix is not None:
+                    self.prefix.cancel(rows[0], sequence.text)
+                sequence.row = None
+                return
+            self.running.append(self.waiting.popleft())
+
+    def free_rows(self) -> list[int]:
+        held = {sequence.row for sequence in self.running}
+        return [row for row in range(self.cache.rows) if row not in held]
+
+    def dismiss(self) -> None:
+        """Let those leave that are finished."""
+        finished = [sequence for sequence in self.running if sequence.finished]
+        for sequence in finished:
+            self.leave(sequence)
+        if finished and self.compacts:
+            self.compact()
+
+    def leave(self, sequence: Sequence) -> None:
+        """Take a sequence's row away. What it has read can be found again if prefixes are shared."""
+        if self.prefix is not None:
+            self.prefix.publish(row_of(sequence), sequence.text, sequence.request.salt)
+        self.cache.release(row_of(sequence))
+        self.running.remove(sequence)
+        sequence.row = None
+
+    def preempt(self) -> Sequence:
+        """Put the youngest sequence off, to the front of the queue. It keeps its text, and reads it again later."""
+        sequence = self.running[-1]
+        self.leave(sequence)
+        sequence.preempted += 1
+        self.waiting.appendleft(sequence)
+        return sequence
+
+    def compact(self) -> None:
+        """Move the running sequences to the first rows, so that they lie side by side."""
+        for sequence in sorted(self.running, key=row_of):
+            first_free = min(self.free_rows(), default=self.cache.rows)
+            if first_free < row_of(sequence):
+                self.cache.move_row(row_of(sequence), first_free)
+                sequence.row = first_free
+
+    # --- What they read
+
+    def read(self, group: list[Sequence]) -> list[Sequence]:
+        """One pass over the unread tokens of a group; return those that have read everything and got a token.
+
+        If the cache is full, the youngest sequence makes room, whether or not it is in the group.
+        """
+        while group := [sequence for sequence in group if sequence.row is not None]:
+            group.sort(key=row_of)
+            pieces = [self.unread(sequence)[: self.chunk] for sequence in group]
+            try:
+                logits = self.forward(group, pieces)  # [B, V]
+            except CacheFull:
+                if len(self.running) == 1:
+                    raise
+                self.preempt()
+                continue
+            for observer in self.observers:
+                observer(group, [len(piece) for piece in pieces])
+            return self.choose(group, logits)
+        return []
+
+    def forward(self, group: list[Sequence], pieces: Many[list[int]]) -> Tensor:
+        """The logits [B, V] after the last token of each piece, which follows what its sequence has read."""
+        counts = [len(piece) for piece in pieces]
+        longest = max(counts)
+        padded = [piece + [0] * (longest - len(piece)) for piece in pieces]  # [B, T], padding on the right
+        tokens = torch.tensor(padded, device=self.model.device)
+        rows = [row_of(sequence) for sequence in group]
+        return self.model(tokens, self.cache, counts=counts, rows=rows, last_only=True)[:, 0]
+
+    def choose(self, group: list[Sequence], logits: Tensor) -> list[Sequence]:
+        """Choose the next token of each sequence of the group that has read its whole text."""
+        done = [i for i, sequence in enumerate(group) if self.cache.lengths[row_of(sequence)] == len(sequence.text)]
+        if len(done) < len(group):
+            group, logits = [group[i] for i in done], logits[done]
+        if not group:
+            return []
+        for index, (sequence, token) in enumerate(zip(group, likeliest(logits))):
+            request = sequence.request
+            if self.prefix is not None and not sequence.tokens:
+                self.prefix.publish(row_of(sequence), sequence.text, request.salt)
+            if request.forced is not None:
+                token = request.forced[len(sequence.tokens)]
+            elif request.sampling.temperature > 0:
+                token = draw(logits[index], request.sampling, sequence.generator)
+            if self.keep_logits:
+                sequence.logits.append(logits[index])
+            sequence.add(token)
+        return group
+
+
+def row_of(sequence: Sequence) -> int:
+    """The row of a running sequence."""
+    assert sequence.row is not None, f"sequence {sequence.name!r} has no row: it is not running"
+    return sequence.row
