@@ -14,7 +14,8 @@ import torch
 from oracle import oracle_logits
 from torch import Tensor
 
-from course_lib.caches import Cache, ContiguousCache
+from course_lib.caches import Cache, ContiguousCache, NoCache, Step
+from course_lib.caches.contract import OwnTokensOnly
 from course_lib.model import ModelConfig, Transformer
 
 SHAPES = {
@@ -105,12 +106,31 @@ def feed_in(model: Transformer, cache: Cache, row: int, text: Sequence[int], chu
     return torch.cat([feed(model, cache, {row: piece})[row] for piece in pieces])
 
 
-def filled_cache(shape: str, lengths: Sequence[int] = (5, 2, 0), capacity: int = 8) -> ContiguousCache:
-    """A cache of a float64 model whose rows hold `text_of(shape, length, seed=row)`."""
-    cache = poisoned_cache(model_of(shape), len(lengths), capacity)
-    feed(model_of(shape), cache, {row: text_of(shape, length, row) for row, length in enumerate(lengths) if length})
-    assert cache.lengths == tuple(lengths)
-    return cache
+class Recording(NoCache):
+    """No cache, but `passed` keeps the keys and values of each layer that a pass hands over, [B, H, T, D]."""
+
+    passed: list[tuple[Tensor, Tensor]]
+
+    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
+        self.passed = passed = []
+
+        class Noted(OwnTokensOnly):
+            def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+                passed.append((k, v))
+                return k, v
+
+        return Noted(self.n_layers, counts, self.device)
+
+
+@lru_cache(maxsize=4096)
+def full_pass_of(model: Transformer, text: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The logits [T, V] of one pass over a whole text, without a cache, and all keys and values that a cache should
+    hold of it, [2, L, T, H, D].
+    """
+    recording = Recording(model.config.n_layers, 1, model.device)
+    logits = feed(model, recording, {0: text})[0]
+    layers = [torch.stack(pair)[:, 0].transpose(1, 2) for pair in recording.passed]  # L times [2, T, H, D]
+    return logits, torch.stack(layers, dim=1)
 
 
 def compositions(total: int) -> Iterator[tuple[int, ...]]:

@@ -20,9 +20,16 @@ function make(tag, options = {}, children = []) {
   return node;
 }
 
+// A line of code that was wrong, and one that mends it: the mark says which, the colour only repeats it.
+const MARKS = { removed: "\u2212 ", added: "+ " };
+
 /** A text in spans, [[kind, text], …], as elements. */
 function rich(spans) {
-  return spans.map(([kind, text]) => (kind === "text" ? text : make(kind === "code" ? "code" : "em", {}, [text])));
+  return spans.map(([kind, text]) => {
+    if (kind === "text") return text;
+    if (kind in MARKS) return make("code", { className: `course-quiz-${kind}` }, [MARKS[kind] + text]);
+    return make(kind === "code" ? "code" : "em", {}, [text]);
+  });
 }
 
 const paragraph = (spans, className = "") => make("p", { className }, rich(spans));
@@ -100,7 +107,8 @@ function orderControls(question, unique) {
 
 const CONTROLS = { one: choiceControls, several: choiceControls, number: numberControls, order: orderControls };
 
-/** One question: its element, and what to do with what the kernel says of it. `send` takes a message to the kernel. */
+/** One question: its element, and what to do with what the kernel says of it. `number`, "2. ", stands before it;
+ * `send` takes a message to the kernel. */
 function makeQuestion(question, number, unique, send) {
   const controls = CONTROLS[question.type](question, unique);
   const button = (text) => make("button", { type: "button", className: "course-quiz-button", ...OWN_KEYS }, [text]);
@@ -111,7 +119,7 @@ function makeQuestion(question, number, unique, send) {
   const actions = make("div", { className: "course-quiz-actions" }, [answer, again, show]);
   const source = question.source ? [make("span", { className: "course-quiz-source" }, [`${question.source} `])] : [];
   const element = make("fieldset", { className: "course-quiz-question", ...OWN_KEYS }, [
-    make("legend", {}, [...source, `${number}. `, ...rich(question.text)]),
+    make("legend", {}, [...source, number, ...rich(question.text)]),
     controls.element,
     reply,
     actions,
@@ -212,10 +220,11 @@ function render({ model, el }) {
       return false; // the kernel that this page talked to is gone
     }
   };
+  const asked = model.get("questions");
   const questions = new Map(
-    model.get("questions").map((question, index) => [
+    asked.map((question, index) => [
       question.name,
-      makeQuestion(question, index + 1, `${unique}-${index}`, send),
+      makeQuestion(question, asked.length > 1 ? `${index + 1}. ` : "", `${unique}-${index}`, send),
     ]),
   );
   const notice = make("div", { className: "course-quiz-notice", role: "status" });

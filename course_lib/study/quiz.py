@@ -144,8 +144,9 @@ def without_kernel(title: str, questions: Sequence[Question]) -> dict[str, str]:
     """The questions as text, by MIME type, for where no kernel runs. Nothing of the key."""
     rows, lines = [f"<p><strong>{html.escape(title)}</strong></p>"], [title]
     for number, question in enumerate(questions, 1):
-        rows.append(f"<p><strong>{number}.</strong> {as_html(question.text)}</p>")
-        lines += ["", f"{number}. {as_plain(question.text)}"]
+        head, mark = (f"<strong>{number}.</strong> ", f"{number}. ") if len(questions) > 1 else ("", "")
+        rows.append(f"<p>{head}{as_html(question.text)}</p>")
+        lines += ["", f"{mark}{as_plain(question.text)}"]
         if isinstance(question, Number):
             rows.append(f"<p>A number: ________ {html.escape(question.unit)}</p>")
             lines.append(f"   A number: ________ {question.unit}".rstrip())
