@@ -13,10 +13,11 @@ import torch
 from engine_report import Record, report_difference
 from torch import Tensor
 
-from course_lib.caches import ContiguousCache
+from course_lib.caches import Cache, ContiguousCache, PagedCache, PrefixCache
 from course_lib.generation import Sampling, decode, generate, prefill
 from course_lib.metrics import clock
 from course_lib.model import ModelConfig, Transformer
+from course_lib.serving import Engine, Request
 
 DEVICE = "cuda"
 pytestmark = [
@@ -70,7 +71,7 @@ class Pair:
         return cache
 
     @torch.inference_mode()
-    def feed(self, cache: ContiguousCache | None, pieces: Mapping[int, Sequence[int]]) -> dict[int, Tensor]:
+    def feed(self, cache: Cache | None, pieces: Mapping[int, Sequence[int]]) -> dict[int, Tensor]:
         counts = [len(piece) for piece in pieces.values()]
         tokens = torch.full((len(pieces), max(counts)), 210)
         for i, piece in enumerate(pieces.values()):
@@ -155,6 +156,49 @@ def test_rows_of_equal_length_need_no_mask_and_equal_the_cpu(pair: Pair) -> None
         logits = decode(pair.model, [text[end - 1] for text in texts.values()], cache)
     for row in range(8):
         pair.check("decode", logits[row : row + 1], texts[row])
+
+
+@each_shape
+@each_dtype
+def test_pages_equal_the_cpu(pair: Pair) -> None:
+    """Ragged rows in blocks, a shared block that is copied before it is written, and blocks of an old text."""
+    cache = PagedCache(pair.model.config, 4, 48, 16, pair.dtype, DEVICE)
+    cache.fill_free(torch.nan)
+    texts = {row: text_of(length, row) for row, length in enumerate((200, 3, 64))}
+    for row, got in pair.feed(cache, texts).items():
+        pair.check("pages", got, texts[row])
+    cache.release(0)
+    cache.truncate(2, 37)
+    cache.copy_row(2, 3)
+    cache.fill_free(torch.nan)
+    texts = {0: [], 1: texts[1], 2: texts[2][:37], 3: texts[2][:37]}
+    for step in range(3):
+        pieces = {row: text_of(1 + 90 * (step == 0 and row == 0), seed=10 * step + row) for row in (3, 0, 2, 1)}
+        got = pair.feed(cache, pieces)
+        for row, piece in pieces.items():
+            texts[row] = [*texts[row], *piece]
+            pair.check("pages", got[row], texts[row])
+    assert cache.copied_bytes > 0 and cache.lengths == tuple(len(texts[row]) for row in range(4))
+
+
+@each_shape
+@each_dtype
+def test_an_engine_on_pages_with_shared_prefixes_equals_the_cpu(pair: Pair) -> None:
+    cache = PagedCache(pair.model.config, 3, 24, 16, pair.dtype, DEVICE)
+    engine = Engine(pair.model, cache, prefix=PrefixCache(cache), chunk=64, compact=True, keep_logits=True)
+    common = text_of(48)
+    sequences = [
+        engine.submit(Request((*common, *text_of(20 + 30 * i, i)), 12, forced=tuple(text_of(12, 50 + i))))
+        for i in range(5)
+    ]
+    while engine.waiting or engine.running:
+        engine.step()
+        cache.fill_free(torch.nan)
+    assert sum(sequence.reused for sequence in sequences) > 0
+    for sequence in sequences:
+        for index in (0, 11):
+            text = sequence.text[: len(sequence.request.prompt) + index]
+            pair.check("engine on pages", sequence.logits[index][None], text)
 
 
 @each_shape

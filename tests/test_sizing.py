@@ -10,7 +10,7 @@ import pytest
 import torch
 from shapes import SHAPES, feed, model_of, text_of
 
-from course_lib.caches import ContiguousCache
+from course_lib.caches import ContiguousCache, PagedCache
 from course_lib.sizing import (
     TYPE_NAMES,
     CacheShape,
@@ -245,6 +245,24 @@ def test_the_contiguous_cache_holds_what_the_calculator_says(name: str, dtype: t
         assert cache.used_bytes == shape.bytes(9 + step) + shape.bytes(4 + step)
         assert cache.used_bytes == kv_cache_bytes(tokens=13 + 2 * step, **formula)
     assert cache.reserved_bytes == shape.bytes(capacity, 3)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("block", [1, 4, 16])
+def test_the_paged_cache_holds_what_the_calculator_says_of_whole_blocks(name: str, block: int) -> None:
+    model = model_of(name)
+    config = model.config
+    cache = PagedCache(config, 3, 24, block, torch.float64)
+    layer = LayerCache(Kind.FULL, config.n_kv_heads, config.head_dim, config.head_dim)
+    shape = shape_of(*[layer] * config.n_layers).stored_as("float64")
+    block_bytes = shape.bytes(1, block=block)
+    assert cache.reserved_bytes == (24 + 1) * block_bytes  # and the block of zeros
+    lengths = (9, 4, 0)
+    feed(model, cache, {row: text_of(name, length, row) for row, length in enumerate(lengths) if length})
+    assert cache.used_bytes == sum(shape.bytes(length) for length in lengths) > 0
+    assert cache.blocks_in_use * block_bytes == sum(shape.bytes(length, block=block) for length in lengths)
+    cache.copy_row(0, 2)  # shared: nothing more
+    assert cache.used_bytes == sum(shape.bytes(length) for length in lengths)
 
 
 # --- units and memory -----------------------------------------------------------------------------------------------

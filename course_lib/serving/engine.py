@@ -122,11 +122,11 @@ class Engine:
         return [row for row in range(self.cache.rows) if row not in held]
 
     def dismiss(self) -> None:
-        """Let those leave that are finished."""
-        finished = [sequence for sequence in self.running if sequence.finished]
-        for sequence in finished:
+        """Let those leave that are finished, or that were put off when a step was interrupted."""
+        leaving = [sequence for sequence in self.running if sequence.finished or sequence in self.waiting]
+        for sequence in leaving:
             self.leave(sequence)
-        if finished and self.compacts:
+        if leaving and self.compacts:
             self.compact()
 
     def leave(self, sequence: Sequence) -> None:
@@ -140,9 +140,9 @@ class Engine:
     def preempt(self) -> Sequence:
         """Put the youngest sequence off, to the front of the queue. It keeps its text, and reads it again later."""
         sequence = self.running[-1]
-        self.leave(sequence)
         sequence.preempted += 1
-        self.waiting.appendleft(sequence)
+        self.waiting.appendleft(sequence)  # before it leaves: an interrupt in between must not lose it
+        self.leave(sequence)
         return sequence
 
     def compact(self) -> None:

@@ -44,6 +44,8 @@ class Request:
             raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
         if not 0 <= whole(self.seed, "the seed") < 2**63:
             raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {self.seed}")
+        if not isinstance(self.salt, str):
+            raise ValueError(f"the salt must be a text, not {self.salt!r}")
         if self.forced is not None:
             object.__setattr__(self, "forced", tuple(whole(token, "a forced token") for token in self.forced))
             if len(self.forced) != self.max_new_tokens:
