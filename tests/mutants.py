@@ -27,6 +27,7 @@ class Engine:
     model: ModuleType
     caches: ModuleType
     generation: ModuleType
+    serving: ModuleType
 
 
 class ChangedSource(SourceFileLoader):
@@ -81,7 +82,7 @@ def load_engine(changes: Changes) -> Engine:
     with library_set_aside():
         sys.meta_path.insert(0, finder)
         try:
-            parts = [importlib.import_module(f"course_lib.{name}") for name in ("model", "caches", "generation")]
+            parts = [importlib.import_module(f"course_lib.{name}") for name in ("model", "caches", "generation", "serving")]
         finally:
             sys.meta_path.remove(finder)
     assert finder.changed == set(changes), f"never imported: {set(changes) - finder.changed}"

@@ -124,6 +124,7 @@ class PagedCache(Cache):
         before, self.planned, self.taken = self.planned, {}, []
         replaced = [table[-1] for row, new in before.items() if (table := self.tables[row]) and table[-1] not in new]
         self.tables = tuple(before.get(row, table) for row, table in enumerate(self.tables))
+        self.clean.difference_update(replaced)  # what only this row had filled of it is nobody's now
         for block in replaced:  # the row has a copy of its own now
             self.pool.give_back(block)
 
@@ -151,6 +152,7 @@ class PagedCache(Cache):
     def adopt(self, row: int, blocks: tuple[int, ...]) -> None:
         """Let an empty row begin with full blocks that others hold, or that are kept. See `prefix.py`."""
         self.check_idle()
+        self.check_row(row)
         if self.lengths[row]:
             raise ValueError(f"row {row} holds {self.lengths[row]} tokens: release it first")
         for block in blocks:

@@ -84,6 +84,7 @@ class PrefixCache:
 
     def cancel(self, row: int, tokens: Sequence[int]) -> None:
         """A row that took over the beginning of `tokens` cannot run yet: empty it, and do not count the lookup."""
+        self.cache.check_row(row)
         reused = self.cache.lengths[row]
         self.cache.release(row)
         self.statistics.lookups -= 1
@@ -97,6 +98,7 @@ class PrefixCache:
         What is found already is not published twice. Raises ValueError if the row has read more than `tokens`.
         """
         self.cache.check_idle()
+        self.cache.check_row(row)
         held = self.cache.lengths[row]
         if held > len(tokens):
             raise ValueError(f"row {row} has read {held} tokens, more than the {len(tokens)} that were given")
@@ -124,9 +126,10 @@ class PrefixCache:
         return found
 
     def pieces(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:
-        """The tokens of each full block."""
+        """The tokens of each full block, as plain numbers: a tensor's elements would change with the tensor."""
         size = self.cache.block_size
-        return [tuple(tokens[end - size : end]) for end in range(size, len(tokens) + 1, size)]
+        plain = [whole(token, "a token") for token in tokens]
+        return [tuple(plain[end - size : end]) for end in range(size, len(plain) + 1, size)]
 
     def root(self, salt: str) -> bytes:
         return self.digest(salt.encode())

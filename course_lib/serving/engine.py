@@ -88,7 +88,9 @@ class Engine:
         self.admit()
         reading = [sequence for sequence in self.running if len(self.unread(sequence)) > 1]
         decoding = [sequence for sequence in self.running if sequence not in reading]
-        got = self.read(reading) + self.read(decoding)
+        got = self.read(reading)
+        self.dismiss()  # before the next pass, which may need room: whoever has finished is not put off
+        got += self.read(decoding)
         self.dismiss()
         return got
 
@@ -123,7 +125,8 @@ class Engine:
 
     def dismiss(self) -> None:
         """Let those leave that are finished, or that were put off when a step was interrupted."""
-        leaving = [sequence for sequence in self.running if sequence.finished or sequence in self.waiting]
+        put_off = self.waiting[0] if self.waiting else None
+        leaving = [sequence for sequence in self.running if sequence.finished or sequence is put_off]
         for sequence in leaving:
             self.leave(sequence)
         if leaving and self.compacts:
