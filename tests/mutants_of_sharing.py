@@ -165,7 +165,7 @@ OF_SHARING = (
     Mutant(
         None,
         "a block is found by its own tokens, whatever stood before",
-        "nearly_the_same",
+        "colliding_digests",
         at(
             PREFIX,
             ("return self.digest(before + array", "return self.digest(before[:0] + array"),
