@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 LESSONS = [path for path in PATHS if path.stem != "00_start_here"]
 IGNORED = "nbval-ignore-output"
-ANSWERS_TO_THE_LEARNER = r"predict|compare|explore|figures\.\w+|course_map|Quiz|warm_up|progress|check|hint"
+ANSWERS_TO_THE_LEARNER = r"predict|compare|explore|figures\.\w+|course_map|Quiz|warm_up|progress|check|hint|diagnose"
 LONGEST_CELL = 30  # lines: a cell can be read whole
 LONGEST_LINE = 96  # characters that a window of 1280 pixels shows
 CLOCKS = r"perf_counter|generate\(model|stream\(|\banswer\.|\w+_s\[|fixed_s|get_num_threads|__version__|waits\["

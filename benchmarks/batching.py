@@ -1,0 +1,300 @@
+"""What it brings to decode 16 sequences together, and what the engine and the pages take of it.
+
+    python benchmarks/batching.py [--json FILE] [--rounds N] [--new-tokens N] [--threads N] [--case NAME ...]
+
+The prompts have 2 to 62 tokens, 32 on average, and every sequence gets as many new ones. Whatever is compared runs in
+the same round on as many threads (one: a step is so short that waking a second one costs more than it brings), and must
+choose the same tokens, or nothing is reported. Ratios are taken within a round, the median over the rounds is printed:
+
+* ratio_decode_together_vs_alone: one more token for each sequence, by a step of the engine over all of them and by a
+  step of `generate` for each. Batching pays here: the weights are read once for all rows.
+* ratio_prefill_together_vs_alone, of the first tokens: bound by arithmetic, of which batching spares none.
+  ratio_together_vs_alone is both together, from the first prompt to the last token.
+* ratio_engine_vs_bare: a decode step of the engine against a forward pass over the same tokens and nothing else.
+* ratio_paged_vs_contiguous: a decode step over a paged cache against one over a contiguous cache, for all rows, for one
+  row whose blocks lie one after the other, and for one whose blocks do not (scattered). Copied bytes are those of keys
+  and values brought together for attention in one step.
+
+The seconds of a step are the median over the steps of a round; ways that are compared take turns, step by step, where
+that can be (not with `generate`).
+"""
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its cuda.py would hide the package `cuda`
+
+import torch  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from benchmarks.decode import FIVE_MILLION, ONE_MILLION  # noqa: E402
+from course_lib import checkpoints  # noqa: E402
+from course_lib.caches import Cache, ContiguousCache, PagedCache  # noqa: E402
+from course_lib.generation import generate, prefill  # noqa: E402
+from course_lib.model import Transformer  # noqa: E402
+from course_lib.serving import Engine, Request, Sequence  # noqa: E402
+
+CASES = {"1M": ONE_MILLION, "5M": FIVE_MILLION}
+LENGTHS = random.Random(0).sample(range(2, 63, 4), 16)  # tokens of each prompt: 2, 6, 10 … 62, in any order
+BLOCK_SIZE = 16
+
+Tokens = list[list[int]]  # of each sequence: its prompt, or its new tokens
+Way = Callable[[Tensor], Tensor | None]  # reads one token of each sequence, [B, 1]; gives logits [B, V], if it has any
+
+
+@dataclass(frozen=True)
+class Served:
+    """All sequences from their prompts to their last tokens, in one way."""
+
+    tokens: Tokens
+    first_s: float  # until all had their first token
+    rest_s: float
+    step_s: float  # of one more token for each of them
+
+
+@dataclass(frozen=True)
+class Round:
+    together: Served
+    alone: Served
+    step_s: dict[str, float]  # of the ways that take turns
+    copied_bytes: dict[str, float]  # in a step
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is divided by what, by their names in the JSON file, and what the course wants of it."""
+
+    what: str
+    above: str
+    below: str
+    ratio: str
+    goal: str = ""
+
+
+COMPARISONS = (
+    Comparison("alone/together, step", "alone_step_s", "together_step_s", "ratio_decode_together_vs_alone", "≥ 6"),
+    Comparison("alone/together, first", "alone_first_s", "together_first_s", "ratio_prefill_together_vs_alone"),
+    Comparison("alone/together, whole", "alone_s", "together_s", "ratio_together_vs_alone"),
+    Comparison("engine/bare pass, step", "engine_step_s", "bare_step_s", "ratio_engine_vs_bare", "≤ 1.15"),
+    *(
+        Comparison(
+            f"paged/contiguous, {row}",
+            f"paged_{key}_step_s",
+            f"contiguous_{key.replace('scattered', 'one')}_step_s",
+            f"ratio_paged_vs_contiguous_{key}",
+            "≤ 1.3",
+        )
+        for row, key in (("all rows", "all_rows"), ("one row", "one_row"), ("scattered", "scattered_row"))
+    ),
+)
+
+
+def check(way: str, tokens: Tokens, expected: Tokens) -> None:
+    """Raise RuntimeError unless the tokens are the expected ones, sequence by sequence."""
+    for sequence, (got, wanted) in enumerate(zip(tokens, expected, strict=True)):
+        if got != wanted:
+            raise RuntimeError(
+                f"{way} gives sequence {sequence} the tokens {got}, `generate` gives {wanted}: they did not do the "
+                "same work, so their times are not reported"
+            )
+
+
+def serve_alone(model: Transformer, prompts: Tokens, new_tokens: int) -> Served:
+    start, rest_s, gaps, tokens = time.perf_counter(), 0.0, [], []
+    for prompt in prompts:
+        done = generate(model, prompt, max_new_tokens=new_tokens, warm_up=False)
+        rest_s += sum(done.timing.itl_s)
+        gaps += done.timing.itl_s
+        tokens.append(list(done.tokens))
+    first_s = time.perf_counter() - start - rest_s
+    return Served(tokens, first_s, rest_s, statistics.median(gaps) * len(prompts))
+
+
+def serve_together(model: Transformer, prompts: Tokens, new_tokens: int) -> Served:
+    start, steps = time.perf_counter(), []
+    engine, sequences = engine_with(model, prompts, new_tokens)
+    first_s = time.perf_counter() - start
+    while engine.running:
+        start = time.perf_counter()
+        engine.step()
+        steps.append(time.perf_counter() - start)
+    return Served([sequence.tokens for sequence in sequences], first_s, sum(steps), statistics.median(steps))
+
+
+def engine_with(model: Transformer, prompts: Tokens, new_tokens: int) -> tuple[Engine, list[Sequence]]:
+    """An engine over a contiguous cache that has read the prompts and chosen the first new token of each."""
+    cache = ContiguousCache(model.config, len(prompts), max(map(len, prompts)) + new_tokens, model.dtype)
+    engine = Engine(model, cache)
+    sequences = [engine.submit(Request(tuple(prompt), new_tokens)) for prompt in prompts]
+    engine.step()
+    return engine, sequences
+
+
+def take_turns(ways: dict[str, Way], expected: Tokens) -> dict[str, float]:
+    """Seconds of a step (the median) of ways that all decode the expected tokens. Each has read the prompts."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    columns = torch.tensor(expected).t().unsqueeze(-1)  # [new tokens, B, 1]
+    for step, (column, following) in enumerate(pairwise(columns)):
+        order = list(ways.items())
+        for name, way in order[step % len(ways) :] + order[: step % len(ways)]:
+            start = time.perf_counter()
+            logits = way(column)
+            times[name].append(time.perf_counter() - start)
+            if logits is not None:
+                check(f"step {step} {name}", logits.argmax(-1, keepdim=True).tolist(), following.tolist())
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def bare(model: Transformer, cache: Cache, rows: int) -> Way:
+    """A forward pass and nothing else."""
+    counts, numbers = [1] * rows, list(range(rows))
+    return lambda column: model(column, cache, counts=counts, rows=numbers, last_only=True)[:, 0]
+
+
+def engine_and_bare(model: Transformer, prompts: Tokens, expected: Tokens) -> dict[str, float]:
+    engine, sequences = engine_with(model, prompts, len(expected[0]))
+    cache = ContiguousCache(model.config, len(prompts), engine.cache.longest, model.dtype)
+    prefill(model, prompts, cache)
+
+    def step(column: Tensor) -> None:
+        engine.step()
+
+    seconds = take_turns({"engine": step, "bare": bare(model, cache, len(prompts))}, expected)
+    check("the engine beside a bare pass", [sequence.tokens for sequence in sequences], expected)
+    return seconds
+
+
+def caches_for(model: Transformer, prompts: Tokens, new_tokens: int) -> dict[str, tuple[Cache, int]]:
+    """Caches by name, with the rows that are decoded in each. They have read the prompts, one row the longest one."""
+    slots, rows = max(map(len, prompts)) + new_tokens, len(prompts)
+    blocks, longest = -(-slots // BLOCK_SIZE), max(prompts, key=len)
+
+    def paged(rows: int) -> PagedCache:
+        return PagedCache(model.config, rows, rows * blocks, BLOCK_SIZE, model.dtype)
+
+    caches: dict[str, tuple[Cache, int]] = {
+        "contiguous_all_rows": (ContiguousCache(model.config, rows, slots, model.dtype), rows),
+        "paged_all_rows": (paged(rows), rows),
+        "contiguous_one_row": (ContiguousCache(model.config, 1, slots, model.dtype), 1),
+        "paged_one_row": (paged(1), 1),
+    }
+    for cache, count in caches.values():
+        prefill(model, prompts if count == rows else [longest], cache)
+    scattered = paged(2)
+    prefill(model, [longest, longest], scattered, chunk=BLOCK_SIZE)  # two rows that take blocks by turns
+    scattered.release(1)
+    return caches | {"paged_scattered_row": (scattered, 1)}
+
+
+@torch.inference_mode()
+def measure(model: Transformer, rounds: int, new_tokens: int) -> list[Round]:
+    """Interleaved rounds of one case, after one that is not counted. Raises if two ways choose different tokens."""
+    draw = random.Random(0)
+    prompts = [[draw.randrange(model.config.vocab_size) for _ in range(length)] for length in LENGTHS]
+    longest, results = LENGTHS.index(max(LENGTHS)), []
+    for _ in range(rounds + 1):
+        alone = serve_alone(model, prompts, new_tokens)
+        together = serve_together(model, prompts, new_tokens)
+        check("the engine", together.tokens, alone.tokens)
+        step_s = engine_and_bare(model, prompts, alone.tokens)
+        caches = caches_for(model, prompts, new_tokens)
+        before = {name: cache.copied_bytes for name, (cache, _) in caches.items()}
+        for count, expected in ((len(prompts), alone.tokens), (1, [alone.tokens[longest]])):
+            ways = {name: bare(model, cache, rows) for name, (cache, rows) in caches.items() if rows == count}
+            step_s |= take_turns(ways, expected)
+        copied = {name: (cache.copied_bytes - before[name]) / (new_tokens - 1) for name, (cache, _) in caches.items()}
+        results.append(Round(together, alone, step_s, copied))
+    return results[1:]
+
+
+def summary(name: str, model: Transformer, results: list[Round], new_tokens: int) -> dict[str, Any]:
+    """The medians of a case, under the names of the JSON file."""
+
+    def seconds(served: Served) -> dict[str, float]:
+        return {"_first_s": served.first_s, "_step_s": served.step_s, "_s": served.first_s + served.rest_s}
+
+    times = [
+        {f"together{part}": value for part, value in seconds(r.together).items()}
+        | {f"alone{part}": value for part, value in seconds(r.alone).items()}
+        | {f"{way}_step_s": value for way, value in r.step_s.items()}
+        for r in results
+    ]
+    return {
+        "model": name,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "sequences": len(LENGTHS),
+        "prompt_tokens": sum(LENGTHS),
+        "new_tokens": new_tokens,
+        "rounds": len(results),
+        **{c.ratio: statistics.median(t[c.above] / t[c.below] for t in times) for c in COMPARISONS},
+        **{key: statistics.median(t[key] for t in times) for key in times[0]},
+        **{f"{way}_copied_bytes_per_step": copied for way, copied in results[0].copied_bytes.items()},
+    }
+
+
+def table(case: dict[str, Any]) -> Table:
+    shown = Table(title=f"{case['model']} {case['dtype']}, {case['sequences']} sequences, threads: {case['threads']}")
+    shown.add_column("compared")
+    for heading in ("ms", "ms", "ratio", "goal", "kB copied"):
+        shown.add_column(heading, justify="right")
+    for c in COMPARISONS:
+        copied = case.get(c.above.removesuffix("_step_s") + "_copied_bytes_per_step")  # in a step
+        shown.add_row(
+            c.what,
+            f"{1e3 * case[c.above]:.2f}",
+            f"{1e3 * case[c.below]:.2f}",
+            f"{case[c.ratio]:.2f}",
+            c.goal,
+            "" if copied is None else f"{copied / 1e3:.0f}",
+        )
+    return shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="write the figures there; - is standard output, without a table")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES), metavar="NAME", help=", ".join(CASES))
+    options = parser.parse_args()
+    if options.rounds < 1 or options.new_tokens < 2 or options.threads < 1:
+        parser.error("--rounds and --threads must be at least 1, --new-tokens at least 2")
+    most = min(CASES[name].max_positions for name in options.case) - max(LENGTHS)
+    if options.new_tokens > most:
+        parser.error(f"--new-tokens must be at most {most}: the models know no more positions")
+    torch.set_num_threads(options.threads)
+    cases = []
+    for name in options.case:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        model = checkpoints.random(CASES[name], seed=0, dtype=torch.float32)
+        cases.append(summary(name, model, measure(model, options.rounds, options.new_tokens), options.new_tokens))
+    report = {"torch": torch.__version__, "cases": cases}
+    if options.json != "-":
+        for case in cases:
+            Console().print(table(case))
+    if options.json == "-":
+        print(json.dumps(report, indent=2))
+    elif options.json:
+        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
