@@ -1,33 +1,19 @@
-"""What every cache promises beside right logits: nothing changes when anything fails or does not fit, and a step is
-used as a step should be.
+"""What every cache promises beside right logits: nothing changes when anything fails, and a step is used as a step
+should be. All of it is asked of every kind of cache.
 """
 
-import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from shapes import (
-    SHAPES,
-    TOLERANCE,
-    bits,
-    difference,
-    feed,
-    filled_cache,
-    model_of,
-    poison,
-    poisoned_cache,
-    same_bits,
-    text_of,
-    truth,
-)
+from cache_kinds import Kind, each_kind, filled
+from shapes import SHAPES, TOLERANCE, bits, difference, feed, model_of, same_bits, text_of, truth
 
-from course_lib.caches import Cache, CacheFull, ContiguousCache, Step
-from course_lib.caches.contiguous import RaggedStep
-from course_lib.model import Transformer
+from course_lib.caches import Cache, Step
+
+pytestmark = each_kind
 
 SHAPE, MODEL = "gqa", model_of("gqa")
 CONFIG = SHAPES[SHAPE]
@@ -44,68 +30,14 @@ def write_all(step: Step, tokens: int, rows: int = 1) -> None:
         step.write(layer, new, new)
 
 
-# --- Full
-
-
-@pytest.mark.parametrize("pieces", [{0: 4}, {1: 7}, {2: 9}, {1: 1, 0: 4}, {2: 8, 0: 4}, {0: 3, 1: 6, 2: 9}])
-def test_what_does_not_fit_is_refused_before_anything_is_written(pieces: dict[int, int]) -> None:
-    cache = filled_cache(SHAPE)
-    held, before = cache.lengths, bits(cache.keys, cache.values)
-    full_row = next(row for row, count in pieces.items() if held[row] + count > 8)
-    with pytest.raises(CacheFull) as error:
-        feed(MODEL, cache, {row: text_of(SHAPE, count) for row, count in pieces.items()})
-    needed, free = pieces[full_row], 8 - held[full_row]
-    assert (error.value.row, error.value.needed, error.value.free) == (full_row, needed, free)
-    assert f"row {full_row} needs {needed} more slot" in str(error.value)
-    assert re.search(rf", {free} (is|are) free: ", str(error.value))
-    assert cache.lengths is held and same_bits(before, bits(cache.keys, cache.values))
-    fits = text_of(SHAPE, free, seed=7)  # and what fits exactly, fits
-    got = feed(MODEL, cache, {full_row: fits})[full_row]
-    text = (*text_of(SHAPE, held[full_row], seed=full_row), *fits)
-    assert difference(got, truth(SHAPE, text)[-free:]) <= TOLERANCE[torch.float64]
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_the_last_position_of_the_model_can_be_used_and_the_next_is_refused(cached: bool) -> None:
-    """The bound counts what is in the cache: chunks of 3 never reach position 8 by themselves."""
-    model = Transformer(replace(CONFIG, max_positions=8)).to(torch.float64)
-    model.load_state_dict(MODEL.state_dict())
-    text = text_of(SHAPE, 9)
-    cache = poisoned_cache(model, 2, 32)
-    if not cached:
-        with pytest.raises(ValueError, match="would reach position 8, but the model knows positions 0 to 7"):
-            feed(model, None, {0: text})
-        return
-    for start, stop in ((0, 3), (3, 6), (6, 8)):
-        got = feed(model, cache, {0: text[start:stop], 1: text[:1]})[0]
-    assert difference(got, truth(SHAPE, tuple(text[:8]))[6:]) <= TOLERANCE[torch.float64]
-    before, held = bits(cache.keys, cache.values), cache.lengths
-    for too_many in (1, 3):
-        with pytest.raises(ValueError, match=rf"row 0 would reach position {7 + too_many}.* 0 to 7"):
-            feed(model, cache, {1: text[:1], 0: text[:too_many]})
-        assert cache.lengths is held and same_bits(before, bits(cache.keys, cache.values))
-
-
-def test_padding_does_not_count_as_positions() -> None:
-    """A row that gets its last token beside a row that gets many is padded beyond the last position of the model."""
-    model = Transformer(replace(CONFIG, max_positions=8)).to(torch.float64)
-    model.load_state_dict(MODEL.state_dict())
-    text, other = text_of(SHAPE, 8), text_of(SHAPE, 8, seed=1)
-    cache = poisoned_cache(model, 2, 16)
-    feed(model, cache, {0: text[:7]})
-    got = feed(model, cache, {0: text[7:], 1: other})
-    assert difference(got[0], truth(SHAPE, tuple(text))[7:]) <= TOLERANCE[torch.float64]
-    assert difference(got[1], truth(SHAPE, tuple(other))) <= TOLERANCE[torch.float64]
-
-
 # --- A pass that fails
 
 
 @pytest.mark.parametrize("layer", range(CONFIG.n_layers))
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_failure_in_any_layer_leaves_the_cache_as_it_was(layer: int, moment: str) -> None:
+def test_a_failure_in_any_layer_leaves_the_cache_as_it_was(kind: Kind, layer: int, moment: str) -> None:
     texts = {row: text_of(SHAPE, length, seed=row) for row, length in enumerate((5, 2, 0))}
-    cache = filled_cache(SHAPE)
+    cache = filled(kind, SHAPE)
     held = cache.lengths
 
     def fail(*_: object) -> None:
@@ -118,8 +50,9 @@ def test_a_failure_in_any_layer_leaves_the_cache_as_it_was(layer: int, moment: s
             with pytest.raises(Failure):
                 feed(MODEL, cache, pieces)
             assert cache.lengths is held and not cache.in_step
+            kind.check(cache)
             for row in pieces:
-                poison(cache, row)
+                kind.poison(cache, row)
     finally:
         hook.remove()
     new = {2: [3, 1, 4, 1], 0: [5], 1: [9, 2]}
@@ -128,9 +61,9 @@ def test_a_failure_in_any_layer_leaves_the_cache_as_it_was(layer: int, moment: s
         assert difference(logits, whole[-len(new[row]) :]) <= TOLERANCE[torch.float64], f"row {row}"
 
 
-def test_a_failure_in_the_head_leaves_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_the_head_leaves_the_cache_as_it_was(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody saw a logit, so the token has not been read: it may be read again."""
-    cache, text = poisoned_cache(MODEL, 2, 16), text_of(SHAPE, 6)
+    cache, text = kind.poisoned(MODEL, 2, 16), text_of(SHAPE, 6)
     feed(MODEL, cache, {0: text[:5], 1: text[:2]})
     linear = F.linear
 
@@ -147,8 +80,8 @@ def test_a_failure_in_the_head_leaves_the_cache_as_it_was(monkeypatch: pytest.Mo
     assert difference(got, truth(SHAPE, tuple(text))[5:]) <= TOLERANCE[torch.float64]
 
 
-def test_a_copy_that_is_cut_short_leaves_an_empty_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = filled_cache(SHAPE)
+def test_a_copy_that_is_cut_short_leaves_an_empty_row(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = filled(kind, SHAPE)
 
     def cut_short(source: int, target: int) -> None:
         raise KeyboardInterrupt
@@ -158,10 +91,11 @@ def test_a_copy_that_is_cut_short_leaves_an_empty_row(monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         cache.copy_row(2, 0)
     assert cache.lengths == (0, *held[1:])
+    kind.check(cache)
 
 
-def test_rows_counts_and_lengths_may_be_integers_of_any_library_and_nobody_can_change_them_later() -> None:
-    cache, text = poisoned_cache(MODEL, 2, 16), text_of(SHAPE, 6)
+def test_rows_counts_and_lengths_may_be_integers_of_any_library_and_nobody_can_change_them_later(kind: Kind) -> None:
+    cache, text = kind.poisoned(MODEL, 2, 16), text_of(SHAPE, 6)
     counts, row = torch.tensor([5]), torch.tensor([1])
     MODEL(torch.tensor([text[:5]]), cache, counts=counts, rows=row)
     counts += 1
@@ -185,12 +119,11 @@ def test_rows_counts_and_lengths_may_be_integers_of_any_library_and_nobody_can_c
         lambda cache: cache.copy_row(0, "1"),
         lambda cache: MODEL(torch.tensor([[1]]), cache, rows=[0.0]),
         lambda cache: MODEL(torch.tensor([[1]]), cache, counts=[1.0]),
-        lambda cache: ContiguousCache(CONFIG, 1, 2.5),
-        lambda cache: ContiguousCache(CONFIG, 1.5, 2),
+        lambda cache: cache.move_row(0, 1.0),
     ],
 )
-def test_what_is_no_whole_number_is_refused(call: Callable[[Cache], object]) -> None:
-    cache = filled_cache(SHAPE)
+def test_what_is_no_whole_number_is_refused(kind: Kind, call: Callable[[Cache], object]) -> None:
+    cache = filled(kind, SHAPE)
     held = cache.lengths
     with pytest.raises(ValueError, match="must be a whole number, not"):
         call(cache)
@@ -198,39 +131,44 @@ def test_what_is_no_whole_number_is_refused(call: Callable[[Cache], object]) -> 
 
 
 @pytest.mark.parametrize("tokens", [torch.tensor([1, 2]), torch.tensor([[1.0, 2.0]])])
-def test_tokens_of_another_shape_or_kind_are_refused(tokens: torch.Tensor) -> None:
+def test_tokens_of_another_shape_or_kind_are_refused(kind: Kind, tokens: torch.Tensor) -> None:
     with pytest.raises(ValueError, match=r"tokens must be whole numbers of shape \[B, T\], not"):
         MODEL(tokens)
 
 
-def test_an_interrupt_is_a_failure_too() -> None:
+def test_an_interrupt_is_a_failure_too(kind: Kind) -> None:
     """Row 2's free slots are cleared for row 0 and then written, before the learner stops the cell."""
-    cache = filled_cache(SHAPE)
+    cache = filled(kind, SHAPE)
     held = cache.lengths
-    with pytest.raises(KeyboardInterrupt), cache.step((1, 2), (0, 2)):
-        for memory in (cache.keys, cache.values):
-            memory[0, 2] = torch.nan
+    with pytest.raises(KeyboardInterrupt), cache.step((1, 2), (0, 2)) as step:
+        new = torch.full((2, CONFIG.n_kv_heads, 2, CONFIG.head_dim), torch.nan, dtype=MODEL.dtype)
+        step.write(0, new, new)
         raise KeyboardInterrupt
     assert cache.lengths is held and not cache.in_step
-    got = feed(MODEL, cache, {0: [1], 2: [6]})[2]
-    assert difference(got, truth(SHAPE, (6,))) <= TOLERANCE[torch.float64]
+    kind.check(cache)
+    got = feed(MODEL, cache, {0: [1], 2: [6]})
+    assert difference(got[2], truth(SHAPE, (6,))) <= TOLERANCE[torch.float64]
+    assert difference(got[0], truth(SHAPE, (*text_of(SHAPE, 5), 1))[5:]) <= TOLERANCE[torch.float64]
 
 
-def test_memory_that_runs_out_while_a_step_opens_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_while_a_step_opens_changes_nothing(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short row's free slots are cleared for its longer neighbour; if the step then does not come to be, they may
     not count as cleared.
     """
-    cache = filled_cache(SHAPE)
+    cache = filled(kind, SHAPE)
     held = cache.lengths
 
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(RaggedStep, "__init__", fail)
+    monkeypatch.setattr(kind.step, "__init__", fail)
     with pytest.raises(MemoryError):
         feed(MODEL, cache, {0: [1], 2: [1, 2]})
     monkeypatch.undo()
     assert cache.lengths is held and not cache.in_step
+    kind.check(cache)
+    for row in (0, 2):
+        kind.poison(cache, row)
     got = feed(MODEL, cache, {0: [1], 2: [6]})[2]
     assert difference(got, truth(SHAPE, (6,))) <= TOLERANCE[torch.float64]
 
@@ -238,8 +176,8 @@ def test_memory_that_runs_out_while_a_step_opens_changes_nothing(monkeypatch: py
 # --- How a step is used
 
 
-def test_layers_are_written_once_and_in_order() -> None:
-    cache = filled_cache(SHAPE)
+def test_layers_are_written_once_and_in_order(kind: Kind) -> None:
+    cache = filled(kind, SHAPE)
     held = cache.lengths
     new = torch.zeros(1, CONFIG.n_kv_heads, 1, CONFIG.head_dim, dtype=MODEL.dtype)
     for order in ((1,), (0, 0), (0, 2), (0, 1, 1), (0, 1, 2, 2), (0, 1, 2, 3), (-1,)):
@@ -251,8 +189,8 @@ def test_layers_are_written_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("written", [0, 1, 2])
-def test_a_step_that_misses_layers_does_not_count(written: int) -> None:
-    cache = filled_cache(SHAPE)
+def test_a_step_that_misses_layers_does_not_count(kind: Kind, written: int) -> None:
+    cache = filled(kind, SHAPE)
     held = cache.lengths
     new = torch.zeros(1, CONFIG.n_kv_heads, 1, CONFIG.head_dim, dtype=MODEL.dtype)
     with pytest.raises(ValueError, match=f"after {written} of 3 layers"), cache.step((1,)) as step:
@@ -261,8 +199,8 @@ def test_a_step_that_misses_layers_does_not_count(written: int) -> None:
     assert cache.lengths is held
 
 
-def test_lengths_advance_once_when_the_step_closes() -> None:
-    cache = filled_cache(SHAPE)
+def test_lengths_advance_once_when_the_step_closes(kind: Kind) -> None:
+    cache = filled(kind, SHAPE)
     with cache.step((2, 0, 1)) as step:
         write_all(step, tokens=2, rows=3)
         assert cache.lengths == (5, 2, 0)
@@ -277,11 +215,13 @@ def test_lengths_advance_once_when_the_step_closes() -> None:
         lambda cache: cache.release(1),
         lambda cache: cache.truncate(0, 1),
         lambda cache: cache.copy_row(0, 1),
+        lambda cache: cache.move_row(0, 1),
+        lambda cache: cache.fill_free(0.0),
     ],
-    ids=["pass", "step", "release", "truncate", "copy_row"],
+    ids=["pass", "step", "release", "truncate", "copy_row", "move_row", "fill_free"],
 )
-def test_nothing_else_happens_to_a_cache_in_a_step(operation: Callable[[Cache], object]) -> None:
-    cache = filled_cache(SHAPE)
+def test_nothing_else_happens_to_a_cache_in_a_step(kind: Kind, operation: Callable[[Cache], object]) -> None:
+    cache = filled(kind, SHAPE)
     with cache.step((1,)) as step:
         with pytest.raises(ValueError, match="a step is still open"):
             operation(cache)
@@ -303,8 +243,8 @@ BAD_STEPS = {
 
 
 @pytest.mark.parametrize("counts, rows, said", BAD_STEPS.values(), ids=BAD_STEPS)
-def test_a_step_that_makes_no_sense_is_refused(counts: tuple, rows: tuple | None, said: str) -> None:
-    cache = filled_cache(SHAPE)
+def test_a_step_that_makes_no_sense_is_refused(kind: Kind, counts: tuple, rows: tuple | None, said: str) -> None:
+    cache = filled(kind, SHAPE)
     before = bits(cache.keys, cache.values)
     with pytest.raises(ValueError, match=said), cache.step(counts, rows):
         pytest.fail("the step was opened")
@@ -321,12 +261,14 @@ def test_a_step_that_makes_no_sense_is_refused(counts: tuple, rows: tuple | None
         (lambda cache: cache.release(-1), "no row -1"),
         (lambda cache: cache.copy_row(0, 3), "no row 3"),
         (lambda cache: cache.copy_row(3, 0), "no row 3"),
-        (lambda cache: ContiguousCache(CONFIG, 0, 8), "at least one row, not 0"),
-        (lambda cache: ContiguousCache(CONFIG, 1, 0), "at least one token, not 0"),
+        (lambda cache: cache.move_row(0, -1), "no row -1"),
+        (lambda cache: cache.move_row(3, 3), "no row 3"),
     ],
 )
-def test_other_calls_that_make_no_sense_are_refused(operation: Callable[[Cache], object], said: str) -> None:
-    cache = filled_cache(SHAPE)
+def test_other_calls_that_make_no_sense_are_refused(
+    kind: Kind, operation: Callable[[Cache], object], said: str
+) -> None:
+    cache = filled(kind, SHAPE)
     with pytest.raises(ValueError, match=said):
         operation(cache)
     assert cache.lengths == (5, 2, 0)
