@@ -123,6 +123,17 @@ def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+def test_keys_are_recorded_as_they_were_handed_over_whatever_the_cache_does_with_them() -> None:
+    class Spoils(Changed):
+        def change(self, step: Step) -> None:
+            store = step.store
+            step.store = lambda layer, k, v: store(layer, k.mul_(2), v)
+
+    model = model_of("gqa")
+    divergence = found(model, Spoils(model.config, 1, 12, model.dtype), [12], model)
+    assert (divergence.token, divergence.layer, divergence.parts) == (1, 0, ("output",))
+
+
 def test_a_pass_that_fails_is_not_mixed_into_the_next() -> None:
     model = model_of("gqa")
     with record(model) as recorder:
