@@ -177,6 +177,7 @@ def first_divergence(trace: Trace, reference: Trace, tolerance: float = 3e-4) ->
         held, right = getattr(trace, part)[order].flatten(2), getattr(reference, part).flatten(2)  # [N, L, numbers]
         right = right[wanted]
         apart = (held - right).abs().amax(2) / right.abs().amax(2)  # [N, L]
+        apart = apart.masked_fill((held == right).all(2), 0)  # also where the reference is all zeros
         shares.append(apart.nan_to_num(nan=torch.inf, posinf=torch.inf))
     share = torch.stack(shares, dim=2)  # [N, L, 3]
     differs = (share > tolerance).nonzero()  # in order of token, layer, part

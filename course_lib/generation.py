@@ -102,6 +102,14 @@ def token_ids(model: Transformer, tokens: Sequence[int] | str, what: str) -> lis
     return ids
 
 
+def stop_set(stop_tokens: Collection[int]) -> frozenset[int]:
+    """The stop tokens as plain ints, which nobody can change later; ValueError if they are anything else."""
+    try:
+        return frozenset(whole(token, "a stop token") for token in stop_tokens)
+    except TypeError:
+        raise ValueError(f"stop_tokens must be a collection of token ids, not {stop_tokens!r}") from None
+
+
 @torch.inference_mode()
 def prefill(
     model: Transformer,
@@ -120,7 +128,7 @@ def prefill(
     """
     if cache is None and chunk is not None:
         raise ValueError("without a cache there is nothing to keep a chunk in: leave out chunk, or pass a cache")
-    if chunk is not None and chunk < 1:
+    if chunk is not None and whole(chunk, "the chunk") < 1:
         raise ValueError(f"a chunk has at least one token, not {chunk}")
     if not prompts:
         raise ValueError("there is no prompt to read: pass at least one")
@@ -195,6 +203,7 @@ def stream(
     cache of your own has no room for the next pass.
     """
     prompt, max_new_tokens = token_ids(model, prompt, "the prompt"), whole(max_new_tokens, "max_new_tokens")
+    stop_tokens = stop_set(stop_tokens)
     if not 0 <= whole(seed, "the seed") < 2**63:
         raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     if max_new_tokens < 1:
@@ -237,6 +246,7 @@ def generate(
     model: Transformer, prompt: Sequence[int], *, stop_tokens: Collection[int] = (), **options: Any
 ) -> Generation:
     """All of `stream` at once, with its timing. Takes the options of `stream` (`max_new_tokens` is a must)."""
+    stop_tokens = stop_set(stop_tokens)
     events = list(stream(model, prompt, stop_tokens=stop_tokens, **options))
     tokens = tuple(event.token for event in events)
     timing = Timing(0.0, tuple(event.time_s for event in events), len(prompt))

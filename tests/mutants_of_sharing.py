@@ -217,12 +217,7 @@ OF_SHARING = (
         None,
         "a finished row is not released",
         "apart",
-        at(ENGINE, ("        self.cache.release(row_of(sequence))\n        self.running", "        self.running"))
-        | at(
-            ENGINE,
-            ("        self.cache.release(rows[0])  # an", "        pass  # an"),
-            ("        self.cache.release(row_of(sequence))\n        self.running", "        self.running"),
-        ),
+        at(ENGINE, ("        self.cache.release(row_of(sequence))\n        self.running", "        self.running")),
     ),
     Mutant(
         None,
@@ -270,7 +265,7 @@ OF_SHARING = (
         None,
         "all requests draw from one generator",
         "drawn",
-        at(ENGINE, ("request.sampling, sequence.generator)", "request.sampling, None)")),
+        at("serving.request", ("self.request.sampling, self.generator)", "self.request.sampling, None)")),
     ),
     Mutant(
         None,

@@ -101,13 +101,24 @@ def test_a_kept_block_that_is_found_is_the_newest_again_when_it_is_given_back() 
 
 
 def test_what_cannot_be_found_before_the_block_is_handed_out_is_gone_before_its_new_owner_has_it() -> None:
-    """The one who is told asks the pool: the block is not in anybody's hands yet, and not findable any more."""
+    """The one who is told asks the pool: the block is not in anybody's hands yet. If telling is interrupted, it stays
+    where it was, and can be told again.
+    """
     pool, seen = BlockPool(1), []
     pool.take()
-    pool.findable[0] = lambda: seen.append((pool.references[0], 0 in pool.findable))
+    pool.findable[0] = lambda: seen.append(pool.references[0])
     pool.give_back(0)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    told, pool.findable[0] = pool.findable[0], interrupted
+    with pytest.raises(KeyboardInterrupt):
+        pool.take()
+    assert list(pool.kept) == [0] and pool.references == [0]
+    pool.findable[0] = told
     pool.take()
-    assert seen == [(0, False)]
+    assert seen == [0] and not pool.findable
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -5,6 +5,7 @@ cache with nothing in it. That the logits are right is proved in batch_proof.py 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -264,6 +265,25 @@ def test_an_interrupt_at_any_moment_loses_nothing(
     assert_all_as_alone(engine, sequences)
 
 
+def test_a_draw_that_is_interrupted_was_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = contiguous(keep_logits=True)
+    sequence = engine.submit(Request((1, 2, 3), 8, HOT, seed=3))
+    multinomial, moments = torch.multinomial, iter((0, 1, 0, 1, 1) + (0,) * 99)
+
+    def interrupted(*arguments: object, **options: object) -> torch.Tensor:
+        drawn = multinomial(*arguments, **options)
+        if next(moments):
+            raise KeyboardInterrupt
+        return drawn
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "multinomial", interrupted)
+        while not sequence.finished:
+            with suppress(KeyboardInterrupt):
+                engine.step()
+    assert sequence.tokens == lone_run(sequence.request) and len(sequence.logits) == 8
+
+
 def test_an_error_in_the_model_leaves_the_engine_as_it_was() -> None:
     engine = paged()
     sequences = [engine.submit(request) for request in requests(2)]
@@ -305,7 +325,12 @@ def test_what_could_never_fit_is_refused_when_it_is_submitted() -> None:
         (lambda: Request((1,), 0), "max_new_tokens must be at least 1, not 0"),
         (lambda: Request((1,), 1.5), "max_new_tokens must be a whole number"),
         (lambda: Request((1,), 1, seed=-1), "the seed must be a whole number from 0"),
-        (lambda: Request((1,), 1, salt=None), "the salt must be a text, not None"),
+        (lambda: Request((1,), 1, salt=None), "the salt must be a printable text, not None"),
+        (lambda: Request((1,), 1, salt="\ud800"), "the salt must be a printable text"),
+        (lambda: Request((1,), 1, sampling=None), "sampling must be a Sampling"),
+        (lambda: Request((1,), 1, stop_tokens=5), "stop_tokens must be a collection of token ids, not 5"),
+        (lambda: Request((1,), 1, stop_tokens="ab"), "a stop token must be a whole number, not '"),
+        (lambda: contiguous(chunk=2.5), "the chunk must be a whole number"),
         (lambda: Request((1,), 3, forced=(1, 2)), "2 forced tokens for 3 new ones"),
         (lambda: contiguous().submit(Request((31,), 1)), "the prompt holds token 31, the model has 0 to 30"),
         (lambda: contiguous().submit(Request((1,), 1, forced=(99,))), "the forced tokens holds token 99"),
@@ -319,6 +344,49 @@ def test_what_could_never_fit_is_refused_when_it_is_submitted() -> None:
 def test_what_makes_no_sense_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def test_a_request_keeps_what_was_asked_for() -> None:
+    """Tensors and lists that somebody changes later change nothing."""
+    tokens = lone_run(Request((1, 2, 3), 6))
+    new, stops, seed = torch.tensor(6), [torch.tensor(tokens[4])], torch.tensor(0)
+    request = Request((1, 2, 3), new, stop_tokens=stops, seed=seed)
+    new += 5
+    stops.clear()
+    engine = contiguous()
+    sequence = engine.submit(request)
+    engine.run()
+    assert sequence.tokens == tokens[: tokens.index(tokens[4]) + 1]
+
+
+def test_two_engines_on_one_cache_are_noticed_before_a_row_is_lost() -> None:
+    cache = ContiguousCache(CONFIG, 2, 40, torch.float64)
+    first, second = Engine(MODEL, cache), Engine(MODEL, cache)
+    sequence = first.submit(Request((1, 2, 3, 4), 12))
+    first.step()
+    second.submit(Request((5, 6), 4))
+    with pytest.raises(ValueError, match="row 0 of the cache holds 4 tokens that are not this engine's"):
+        second.step()
+    first.run()
+    assert sequence.tokens == lone_run(sequence.request)
+    second.run()  # now the rows are free
+
+
+def test_a_prefix_cache_serves_one_model() -> None:
+    engine = paged(share=True)
+    other = model_of("gqa", torch.float32)
+    with pytest.raises(ValueError, match="keys and values of another model"):
+        Engine(other, engine.cache, prefix=engine.prefix)
+
+
+def test_who_waits_for_room_that_somebody_else_holds_is_told_so() -> None:
+    engine = paged(rows=2, blocks=4, block_size=4)
+    MODEL(torch.tensor([[1] * 13]), engine.cache, rows=[1])
+    engine.submit(Request((5,) * 6, 3))
+    with pytest.raises(CacheFull):
+        engine.run()
+    engine.cache.release(1)
+    engine.run()
 
 
 def test_a_cache_that_holds_something_is_refused() -> None:

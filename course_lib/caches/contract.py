@@ -113,8 +113,8 @@ class Cache(ABC):
         rows = tuple(range(len(counts))) if rows is None else tuple(whole(row, "a row") for row in rows)
         self.check(rows, counts, limit)
         self.check_room(rows, counts)
-        self.in_step = True
         try:
+            self.in_step = True
             step = self.open(rows, counts)
             step.end = max(self.lengths[row] for row in rows) + max(counts)
             yield step
@@ -193,6 +193,7 @@ class Cache(ABC):
 
     def fits(self, rows: Sequence[int], counts: Sequence[int]) -> bool:
         """Whether a step with counts[i] new tokens for row rows[i] would find room now."""
+        self.check(tuple(rows), tuple(counts), None)
         try:
             self.check_room(tuple(rows), tuple(counts))
         except CacheFull:

@@ -156,6 +156,8 @@ class PagedCache(Cache):
         if self.lengths[row]:
             raise ValueError(f"row {row} holds {self.lengths[row]} tokens: release it first")
         for block in blocks:
+            self.pool.check_held(block)
+        for block in blocks:
             self.pool.share(block)
         self.set_table(row, blocks)
         self.set_length(row, len(blocks) * self.block_size)

@@ -56,10 +56,16 @@ class BlockPool:
 
     def share(self, block: int) -> None:
         """One more row refers to a block that others hold, or that was kept."""
-        if not self.references[block] and block not in self.kept:
-            raise ValueError(f"block {block} is free and holds nothing: only a held or kept block can be shared")
+        self.check_held(block)
         self.kept.pop(block, None)
         self.references[block] += 1
+
+    def check_held(self, block: int) -> None:
+        """Raise ValueError unless a block is held by a row, or kept."""
+        if not 0 <= block < len(self.references):
+            raise ValueError(f"there is no block {block}: this pool has blocks 0 to {len(self.references) - 1}")
+        if not self.references[block] and block not in self.kept:
+            raise ValueError(f"block {block} is free and holds nothing: only a held or kept block can be shared")
 
     def give_back(self, block: int) -> None:
         """One row fewer refers to a block; after the last it is free."""
@@ -71,9 +77,9 @@ class BlockPool:
 
     def lose(self, block: int) -> None:
         """What a block holds will be overwritten, or is no longer wanted: nobody may find it from now on."""
-        forget = self.findable.pop(block, None)
+        if block in self.findable:
+            self.findable[block]()  # first of all: an interrupt must not leave a way to what is overwritten
+            self.findable.pop(block, None)
         if block in self.kept:
             del self.kept[block]
             self.blank[block] = None
-        if forget is not None:
-            forget()

@@ -55,6 +55,7 @@ class PrefixCache:
 
     def __init__(self, cache: PagedCache, digest: Digest = sha256_digest) -> None:
         self.cache, self.digest = cache, digest
+        self.model: object | None = None  # whose keys and values these are, once an engine has said so
         self.entries: dict[bytes, list[Entry]] = {}  # more than one under a key where digests collide
         self.statistics = Statistics()
 
@@ -159,8 +160,9 @@ class PrefixCache:
         if entry.parent is not None:
             entry.parent.children.discard(entry)
         for one in later:
-            self.entries[one.key].remove(one)
-            if not self.entries[one.key]:
+            others = [entry for entry in self.entries.get(one.key, ()) if entry is not one]
+            self.entries[one.key] = others
+            if not others:
                 del self.entries[one.key]
             self.statistics.evictions += 1
             self.cache.pool.findable.pop(one.block, None)

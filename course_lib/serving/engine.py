@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from course_lib.caches import Cache, CacheFull, PrefixCache
-from course_lib.generation import draw, likeliest, token_ids
+from course_lib.caches.contract import whole
+from course_lib.generation import likeliest, token_ids
 from course_lib.model import Transformer
 from course_lib.serving.request import Request, Sequence
 
@@ -45,10 +46,15 @@ class Engine:
             raise ValueError(f"the rows of the cache hold {cache.lengths} tokens of other texts: release them first")
         if prefix is not None and prefix.cache is not cache:
             raise ValueError("the prefix cache finds blocks of another cache: make it from this one")
-        if chunk is not None and chunk < 1:
+        if prefix is not None and prefix.model not in (None, model):
+            raise ValueError("the prefix cache finds keys and values of another model: make one for each model")
+        if chunk is not None and whole(chunk, "the chunk") < 1:
             raise ValueError(f"a chunk has at least one token, not {chunk}")
         self.model, self.cache, self.prefix, self.chunk = model, cache, prefix, chunk
         self.compacts, self.keep_logits = compact, keep_logits
+        if prefix is not None:
+            prefix.model = model
+        self.given: set[int] = set()  # rows that belong to sequences of this engine
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []  # in the order in which they were admitted
         self.observers: list[Observer] = []
@@ -107,7 +113,7 @@ class Engine:
         """Give free rows to those that wait, in order, while the cache has room for all that the running must read."""
         while self.waiting and (rows := self.free_rows()):
             sequence = self.waiting[0]
-            self.cache.release(rows[0])  # an interrupted step may have left something there
+            self.take_row(rows[0])
             sequence.row = rows[0]
             if self.prefix is not None:
                 sequence.reused = self.prefix.reuse(rows[0], sequence.text, sequence.request.salt)
@@ -116,8 +122,21 @@ class Engine:
                 if self.prefix is not None:
                     self.prefix.cancel(rows[0], sequence.text)
                 sequence.row = None
+                if not self.running:  # nobody here will make room: somebody else holds it
+                    self.cache.check_room((rows[0],), (len(sequence.text),))
                 return
             self.running.append(self.waiting.popleft())
+
+    def take_row(self, row: int) -> None:
+        """Make a free row this engine's. It is empty, unless an interrupted step of ours has left something there."""
+        if row in self.given:
+            self.cache.release(row)
+        elif self.cache.lengths[row]:
+            raise ValueError(
+                f"row {row} of the cache holds {self.cache.lengths[row]} tokens that are not this engine's: "
+                "give each engine a cache of its own"
+            )
+        self.given.add(row)
 
     def free_rows(self) -> list[int]:
         held = {sequence.row for sequence in self.running}
@@ -138,6 +157,7 @@ class Engine:
             self.prefix.publish(row_of(sequence), sequence.text, sequence.request.salt)
         self.cache.release(row_of(sequence))
         self.running.remove(sequence)
+        self.given.discard(row_of(sequence))
         sequence.row = None
 
     def preempt(self) -> Sequence:
@@ -153,7 +173,9 @@ class Engine:
         for sequence in sorted(self.running, key=row_of):
             first_free = min(self.free_rows(), default=self.cache.rows)
             if first_free < row_of(sequence):
+                self.take_row(first_free)
                 self.cache.move_row(row_of(sequence), first_free)
+                self.given.discard(row_of(sequence))
                 sequence.row = first_free
 
     # --- What they read
@@ -198,13 +220,14 @@ class Engine:
             request = sequence.request
             if self.prefix is not None and not sequence.tokens:
                 self.prefix.publish(row_of(sequence), sequence.text, request.salt)
-            if request.forced is not None:
-                token = request.forced[len(sequence.tokens)]
-            elif request.sampling.temperature > 0:
-                token = draw(logits[index], request.sampling, sequence.generator)
             if self.keep_logits:
-                sequence.logits.append(logits[index])
-            sequence.add(token)
+                sequence.logits[len(sequence.tokens) :] = [logits[index]]
+            if request.forced is not None:
+                sequence.text.append(request.forced[len(sequence.tokens)])
+            elif request.sampling.temperature == 0:
+                sequence.text.append(token)
+            else:
+                sequence.draw(logits[index])
         return group
 
 

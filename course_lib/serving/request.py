@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.caches.contract import whole
-from course_lib.generation import GREEDY, Sampling
+from course_lib.generation import GREEDY, Sampling, draw, stop_set
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,17 @@ class Request:
         object.__setattr__(self, "prompt", tuple(whole(token, "a token of the prompt") for token in self.prompt))
         if not self.prompt:
             raise ValueError("the prompt is empty: a new token needs something to follow")
-        if whole(self.max_new_tokens, "max_new_tokens") < 1:
+        object.__setattr__(self, "max_new_tokens", whole(self.max_new_tokens, "max_new_tokens"))
+        if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
-        if not 0 <= whole(self.seed, "the seed") < 2**63:
+        if not isinstance(self.sampling, Sampling):
+            raise ValueError(f"sampling must be a Sampling, such as Sampling(temperature=0.8), not {self.sampling!r}")
+        object.__setattr__(self, "stop_tokens", stop_set(self.stop_tokens))
+        object.__setattr__(self, "seed", whole(self.seed, "the seed"))
+        if not 0 <= self.seed < 2**63:
             raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {self.seed}")
-        if not isinstance(self.salt, str):
-            raise ValueError(f"the salt must be a text, not {self.salt!r}")
+        if not isinstance(self.salt, str) or not self.salt.isprintable():
+            raise ValueError(f"the salt must be a printable text, not {self.salt!r}")
         if self.forced is not None:
             object.__setattr__(self, "forced", tuple(whole(token, "a forced token") for token in self.forced))
             if len(self.forced) != self.max_new_tokens:
@@ -64,7 +69,6 @@ class Sequence:
     request: Request
     text: list[int] = field(init=False)
     row: int | None = None
-    finished: bool = False
     preempted: int = 0  # times
     reused: int = 0
     logits: list[Tensor] = field(default_factory=list)
@@ -87,7 +91,16 @@ class Sequence:
         """Whether the last new token is a stop token."""
         return len(self.text) > len(self.request.prompt) and self.text[-1] in self.request.stop_tokens
 
-    def add(self, token: int) -> None:
-        """Take a new token; the last one that is wanted finishes the sequence."""
-        self.text.append(token)
-        self.finished = self.stopped or len(self.text) == len(self.request.prompt) + self.request.max_new_tokens
+    @property
+    def finished(self) -> bool:
+        """Whether its last new token is there: all that are wanted, or a stop token."""
+        return self.stopped or len(self.text) == len(self.request.prompt) + self.request.max_new_tokens
+
+    def draw(self, logits: Tensor) -> None:
+        """Take a new token, drawn for logits [V]. If that is interrupted, nothing was drawn."""
+        before = self.generator.get_state()
+        try:
+            self.text.append(draw(logits, self.request.sampling, self.generator))
+        except BaseException:
+            self.generator.set_state(before)
+            raise
