@@ -220,14 +220,14 @@ class Engine:
             request = sequence.request
             if self.prefix is not None and not sequence.tokens:
                 self.prefix.publish(row_of(sequence), sequence.text, request.salt)
-            if self.keep_logits:
-                sequence.logits[len(sequence.tokens) :] = [logits[index]]
             if request.forced is not None:
                 sequence.text.append(request.forced[len(sequence.tokens)])
             elif request.sampling.temperature == 0:
                 sequence.text.append(token)
             else:
                 sequence.draw(logits[index])
+            if self.keep_logits:
+                sequence.logits.append(logits[index])
         return group
 
 
