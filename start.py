@@ -74,6 +74,7 @@ COMMANDS = {
     "generate": "let a model answer, and see where the time goes",
     "run": "execute notebooks from the top in fresh kernels",
     "build": "for authors: execute the committed notebooks and bring them into normal form",
+    "release": "for authors: make the exercises that learners open from their solutions",
     "progress": "show what you did and what is next; export, import, reset",
     "size": "say how many bytes a model's KV cache takes, and what fits into a memory",
     "test": "run all tests",

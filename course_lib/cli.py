@@ -253,6 +253,30 @@ def build(
 
 
 @app.command()
+def release(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ASSIGNMENT", help="Names, or how they begin (ex03).", show_default="all"),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say what is out of step; write nothing.")] = False,
+    json: Json = None,
+) -> int:
+    """For authors: make exercises/, which learners open, from solutions/.
+
+    Solutions become stubs, written answers empty ones, and what is only to be read is locked: the bytes are those that
+    nbgrader makes. The source is brought into normal form. One that could not be graded, or would give something away,
+    is refused with the cell named, and what was released of it before stays.
+
+    Example: `course release ex03`, or `course release --check`
+    """
+    from course_lib.commands.places import needed_checkout
+    from course_lib.commands.release import release_assignments
+
+    check_target(json)
+    return release_assignments(needed_checkout(), assignments or [], check, json)
+
+
+@app.command()
 def size(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="A model known by name.", show_default=False)

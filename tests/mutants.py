@@ -82,7 +82,8 @@ def load_engine(changes: Changes) -> Engine:
     with library_set_aside():
         sys.meta_path.insert(0, finder)
         try:
-            parts = [importlib.import_module(f"course_lib.{name}") for name in ("model", "caches", "generation", "serving")]
+            names = ("model", "caches", "generation", "serving")
+            parts = [importlib.import_module(f"course_lib.{name}") for name in names]
         finally:
             sys.meta_path.remove(finder)
     assert finder.changed == set(changes), f"never imported: {set(changes) - finder.changed}"

@@ -10,9 +10,9 @@ from textwrap import dedent
 
 import nbformat
 import pytest
-from check_mutants import RIGHT, WRONG
 from lab_server import CHROMIUM, Lab, browser, needs_chromium, running_lab
 from nbformat.v4 import new_code_cell, new_notebook
+from variants import variants
 
 from course_lib.commands.kernels import execute
 
@@ -26,6 +26,7 @@ if CHROMIUM:
 LIMIT_MS = 30_000
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 OUTPUTS = ".jp-OutputArea-output"
+RIGHT, WRONG = variants("ex03.append").RIGHT, variants("ex03.append").WRONG
 CELLS = (
     "from course_lib.study.check import check, hint",
     f"{dedent(WRONG['appended in front'].source)}\ncheck('ex03.append')",

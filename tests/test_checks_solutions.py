@@ -1,4 +1,5 @@
-"""The check of ex03.append under test: right solutions pass, wrong ones fail in their cases, nobody talks it over."""
+"""The check of ex03.append under test: what it says to a wrong solution, and that nobody talks it over. (That right
+solutions pass and wrong ones fail is tried for all checks in test_exercise_mutants.)"""
 
 import os
 import shutil
@@ -12,14 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from check_mutants import ALL, CHUNK, EARLIER, FIRST, INPUTS, PRECISION, RIGHT, WRONG, Wrong, changed, function
+from forgery import places, some_plain_data
+from variants import function, variants
 
 import course_lib
 from course_lib.checks import ex03_append
 from course_lib.checks.contract import Line, Verdict, answer, details, first_difference
 from course_lib.checks.plain import NotPlain, Plain, pack, unpack
 
-SEEDS = (1, 20)
+APPEND = variants("ex03.append")
+ALL, RIGHT, WRONG, changed = APPEND.ALL, APPEND.RIGHT, APPEND.WRONG, APPEND.changed
+FIRST, CHUNK, EARLIER, INPUTS, PRECISION = (
+    getattr(APPEND, name) for name in ("FIRST", "CHUNK", "EARLIER", "INPUTS", "PRECISION")
+)
 
 
 def judged(source: str, seed: int = 1) -> Verdict:
@@ -32,24 +38,6 @@ def failed(verdict: Verdict) -> set[str]:
 
 def said(line: Line) -> str:
     return "\n".join((line.said, *(text for _, text in details(line))))
-
-
-@pytest.mark.parametrize("source", RIGHT.values(), ids=RIGHT)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_right_solution_passes_however_it_is_written(source: str, seed: int) -> None:
-    verdict = judged(source, seed)
-    assert [line for line in verdict.lines if not line.passed] == []
-    assert verdict.passed and {line.case for line in verdict.lines} == ALL
-
-
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_wrong_solution_fails_its_cases_and_no_others_and_is_told_where(wrong: Wrong, seed: int) -> None:
-    verdict = judged(wrong.source, seed)
-    assert failed(verdict) == wrong.fails and wrong.fails
-    assert not verdict.passed and not verdict.unsolved
-    first = next(line for line in verdict.lines if not line.passed)
-    assert [words for words in wrong.says if words not in said(first)] == [], said(first)
 
 
 def test_every_case_is_needed_by_some_wrong_solution_or_is_the_simplest() -> None:
@@ -316,10 +304,10 @@ def test_hostile_answers_in_the_kernel_itself_do_not_pass_either(name: str) -> N
 @pytest.mark.parametrize("name", sorted(PATCHING - {SHARED}))
 def test_whoever_exchanges_parts_in_the_kernel_itself_does_not_pass_either(name: str) -> None:
     program = f"""
-        from check_mutants import RIGHT, function
+        from variants import function, variants
         from course_lib.checks import ex03_append
         from course_lib.checks.contract import answer
-        assert answer(ex03_append, function(RIGHT["NumPy"]), 2).passed
+        assert answer(ex03_append, function(variants("ex03.append").RIGHT["NumPy"]), 2).passed
         verdict = answer(ex03_append, function({HOSTILE[name]!r}), 3)
         assert not verdict.passed and not verdict.unsolved
         print("judged")
@@ -384,31 +372,6 @@ def test_an_answer_with_one_thing_missing_or_changed_fails_in_the_case_of_that_t
         verdict = ex03_append.judge(inputs, outputs)
         assert failed(verdict) == fails, name
         assert all(said(line) for line in verdict.lines if not line.passed), name
-
-
-def some_plain_data(rng: np.random.Generator, depth: int = 0) -> Any:
-    """Plain data of a random kind."""
-    kind = rng.integers(13 if depth < 2 else 10)
-    if kind > 9:
-        items = [some_plain_data(rng, depth + 1) for _ in range(rng.integers(4))]
-        return items if kind == 10 else dict(zip(("kind", "calls", "keys", "line"), items))
-    if kind > 5:
-        shape = rng.integers(0, 4, size=rng.integers(5))
-        dtype = rng.choice(["bool", "float16", "float32", "float64", "int64", "uint64", "int8"])
-        return np.asarray(rng.standard_normal(shape) * 10.0 ** rng.integers(9)).astype(dtype)
-    one = [
-        None,
-        bool(rng.integers(2)),
-        int(rng.integers(-(2**62), 2**62)),
-        float(rng.choice([np.nan, np.inf, 0, 1e308])),
-    ]
-    return [*one, rng.choice(["raised", "none", "no pair", "NotImplementedError", "\x1b[3\ud800", ""]).item(), []][kind]
-
-
-def places(data: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """All ways to something inside plain data."""
-    keys = list(data) if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
-    return [place for key in keys for place in [(*way, key), *places(data[key], (*way, key))]]
 
 
 @pytest.mark.filterwarnings("ignore:.*in cast:RuntimeWarning")  # of the random numbers themselves

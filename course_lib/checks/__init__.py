@@ -30,12 +30,17 @@ class BadExercise(ValueError):
 
 @dataclass(frozen=True)
 class Exercise:
-    """The text of an exercise: what is asked, three hints in their order, and where the worked solution is."""
+    """The text of an exercise: what is asked, three hints in their order, and where the worked solution is.
+
+    `points` is what it is worth where it is graded, `rules_out` the modules that an answer may not import.
+    """
 
     name: str
     statement: str
     hints: tuple[str, ...]
     solution: str
+    points: float = 1.0
+    rules_out: tuple[str, ...] = ()
 
 
 def names(folder: Path = FOLDER) -> list[str]:
@@ -65,11 +70,23 @@ def exercise(name: str, folder: Path = FOLDER) -> Exercise:
     path = folder / f"{file_stem(name, folder)}.toml"
     try:
         table = Fields(read_table(path), path.name, [field.name for field in fields(Exercise)])
-        read = Exercise(table.text("name"), table.text("statement"), table.texts("hints"), table.text("solution"))
+        read = Exercise(
+            table.text("name"),
+            table.text("statement"),
+            table.texts("hints"),
+            table.text("solution"),
+            1.0 if (points := table.number("points", needed=False, least=0.5)) is None else points,
+            table.texts("rules_out") if "rules_out" in table.table else (),
+        )
         if read.name != name:
             table.fail("name", f"must be “{name}”, as the file is called, not “{read.name[:60]}”")
         if len(read.hints) != HINTS:
             table.fail("hints", f"should be {HINTS} texts, not {len(read.hints)}")
+        if read.points * 2 % 1:
+            table.fail("points", f"should be whole or half points, not {read.points:g}")
+        for module in read.rules_out:
+            if not all(part.isidentifier() for part in module.split(".")):
+                table.fail("rules_out", f"“{module[:60]}” is no name of a module; write “course_lib.caches”")
     except BadQuestions as error:
         raise BadExercise(str(error)) from None
     return read

@@ -52,6 +52,17 @@ class Verdict:
     def passed(self) -> bool:
         return bool(self.lines) and not self.unsolved and all(line.passed for line in self.lines)
 
+    @property
+    def share(self) -> float:
+        """The share of the lines that passed; 0 for an empty starter."""
+        return 0.0 if self.unsolved or not self.lines else sum(line.passed for line in self.lines) / len(self.lines)
+
+    def earned(self, points: float) -> float:
+        """What of `points` this verdict earns: its share of them, rounded down to halves."""
+        if self.unsolved or not self.lines:
+            return 0.0
+        return 2 * points * sum(line.passed for line in self.lines) // len(self.lines) / 2
+
 
 class Check(Protocol):
     """A module such as `ex03_append`: the three parts, and what to say about them."""

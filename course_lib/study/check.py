@@ -58,33 +58,45 @@ def check(name: str, function: Callable[..., Any] | None = None) -> None:
 
 def checked(name: str, function: Callable[..., Any] | None = None) -> Shown:
     """What `check` shows."""
+    return outcome(name, function)[0]
+
+
+def outcome(
+    name: str, function: Callable[..., Any] | None = None, seed: int | None = None, record: bool = True
+) -> tuple[Shown, Verdict]:
+    """What `check` shows, and the verdict: one without lines where nothing was judged.
+
+    The inputs are drawn from `seed`, by default from one that nobody knows.
+    """
+    nothing = Verdict(())
     try:
         judge = check_named(name)
     except UnknownCheck as error:
-        return sentences(str(error))
+        return sentences(str(error)), nothing
     if function is None and judge.FUNCTION not in namespace():
         return sentences(
             f"There is no `{judge.FUNCTION}` here yet. Run the cell that defines it, then this one again; "
             f'or hand your function over: `check("{name}", my_function)`.'
-        )
+        ), nothing
     code = namespace()[judge.FUNCTION] if function is None else function
     if not callable(code):
-        return sentences(f"`{judge.FUNCTION}` is {what(code)}, not a function. Run the cell that defines it again.")
+        said = f"`{judge.FUNCTION}` is {what(code)}, not a function. Run the cell that defines it again."
+        return sentences(said), nothing
     try:
-        verdict = answer(judge, code, seed=secrets.randbits(32))
+        verdict = answer(judge, code, secrets.randbits(32) if seed is None else seed)
     except KeyboardInterrupt as error:
         return sentences(
             f"Stopped{in_line(place(error.__traceback__))}. Nothing was judged or recorded.",
             "If you stopped it because it went on for ever, look at the condition that ends your loop.",
-        )
+        ), nothing
     except NotPlain as error:
-        return sentences(f"What your code returned is too much to compare: {error}.")
+        return sentences(f"What your code returned is too much to compare: {error}."), nothing
     if verdict.unsolved:
         return sentences(
             f"Not solved yet: `{judge.FUNCTION}` is still the starter. Write its body, run its cell, "
             f'then this one again. Stuck? `hint("{name}")` gives a hint.'
-        )
-    return report(name, judge, verdict, recorded(name, judge, verdict))
+        ), verdict
+    return report(name, judge, verdict, recorded(name, judge, verdict) if record else []), verdict
 
 
 def namespace() -> dict[str, Any]:

@@ -1,13 +1,7 @@
-"""Solutions of ex03.append: right ones, written in different ways, and named wrong ones.
+"""Solutions of ex03.append: right ones, written in different ways, and named wrong ones."""
 
-The one idea: a check is itself under test. Each wrong one names the cases that it has to fail, no more and no fewer,
-and a few words that the learner has to read; each right one has to pass. All are source text, as a cell of a notebook
-is, so that the same text runs in this process and in another.
-"""
-
-from dataclasses import dataclass, field
-from textwrap import dedent
-from typing import Any
+from variants import Wrong
+from variants import changed as changed_in
 
 from course_lib.checks.ex03_append import CASES
 
@@ -15,23 +9,6 @@ FIRST, PROMPT, SINGLE, CHUNK, LAYERS, CACHES, EARLIER, INPUTS, PRECISION, LONGER
 ALL = frozenset(CASES)
 SEVERAL_CALLS = ALL - {FIRST, PROMPT}
 MORE_AT_ONCE = frozenset({PROMPT, CHUNK, PRECISION, LONGER})  # the cases that append more than one token in a call
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A wrong solution, the cases that it fails, and words of the first failed line."""
-
-    source: str
-    fails: frozenset[str]
-    says: tuple[str, ...] = field(default=())
-
-
-def function(source: str, name: str = "append") -> Any:
-    """The function that a cell with this text defines."""
-    cell: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(dedent(source), "<cell>", "exec"), cell)
-    return cell[name]
-
 
 RIGHT = {
     "torch.cat, a tuple for each layer": """
@@ -133,11 +110,7 @@ CAT = """
 
 def changed(*pairs: tuple[str, str]) -> str:
     """The plain right solution with some text replaced."""
-    source = CAT
-    for old, new in pairs:
-        assert source.count(old) == 1, f"{source.count(old)} times: {old!r}"
-        source = source.replace(old, new)
-    return source
+    return changed_in(CAT, *pairs)
 
 
 IN_A_CHUNK = (

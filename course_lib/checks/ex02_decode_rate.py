@@ -1,0 +1,80 @@
+"""The check of ex02.decode_rate: a benchmark whose clock ran during the prefill, mended by the learner.
+
+The one idea: that of `ex02_benchmarks`. A step takes the longer the more tokens were read before, so whoever times some
+of the steps only is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.compare import verdict
+from course_lib.checks.contract import Verdict
+from course_lib.checks.ex02_benchmarks import NOT_CHECKED, TOLERANCE, BenchmarkCase, call_of, prefill_s, tokens
+from course_lib.checks.ex02_figures import Belief, Figure, rate
+from course_lib.checks.plain import Plain
+from course_lib.checks.runs.ex02_decode_rate import run
+
+__all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
+
+FUNCTION, CALL = "decode_rate", "decode_rate(machine, prompt, steps)"
+# Each case: from where to where the length of the prompt, and the number of steps, is drawn.
+CASES = {
+    "several steps": ((10, 60), (4, 12)),
+    "a single step": ((10, 60), (1, 1)),
+    "after a long prompt": ((300, 600), (3, 6)),
+}
+
+
+def draw(seed: int) -> dict[str, Any]:
+    """The inputs of all cases: {"cases": {name: [{"machine", "busy", "given": [prompt, steps]}]}}."""
+    rng = np.random.default_rng(seed)
+    cases = {}
+    for name, (lengths, steps) in CASES.items():
+        prompt = rng.integers(0, 100, int(rng.integers(*lengths))).tolist()
+        grows = int(rng.integers(2, 9)) / 10_000
+        cases[name] = [call_of(rng, prompt, int(rng.integers(*steps, endpoint=True)), held_token_s=grows)]
+    return {"cases": cases}
+
+
+def judge(inputs: dict[str, Any], outputs: Plain) -> Verdict:
+    """One line for each case of `inputs`: are the figures in `outputs` those that the machine should give?"""
+    return verdict(DecodeRate, inputs, outputs)
+
+
+def step_times(call: dict[str, Any]) -> list[float]:
+    (prompt, steps), machine = call["given"], call["machine"]
+    return [machine["step_s"] + machine["held_token_s"] * (len(prompt) + number) for number in range(steps)]
+
+
+class DecodeRate(BenchmarkCase):
+    CALL = CALL
+    FIGURE = "decode_tokens_per_s"
+    MEANING = "The figure is decode steps, each of which makes a token, divided by the time of these steps alone."
+
+    def went_in(self, call: dict[str, Any]) -> str:
+        prompt, steps = call["given"]
+        return f"a prompt of {tokens(len(prompt))}, {tokens(steps, 'step')}"
+
+    def right(self, call: dict[str, Any]) -> Figure:
+        times = step_times(call)
+        return len(times) / sum(times)
+
+    def beliefs(self, call: dict[str, Any]) -> Iterator[Belief]:
+        times, prompt = step_times(call), len(call["given"][0])
+        steps, decoding, reading = len(times), sum(times), prefill_s(call, prompt)
+        in_it = "The prefill is still in the time. While it runs, no step is made"
+        yield f"{in_it}: start the clock after it.", steps / (reading + decoding)
+        yield f"{in_it}, and its tokens are not new ones.", (prompt + steps) / (reading + decoding)
+        yield "Tokens of the prompt were counted. They are not new ones.", (prompt + steps) / decoding
+        yield "One token too many was counted: each step makes one.", (steps + 1) / decoding
+        yield "One token too few was counted: each step makes one.", (steps - 1) / decoding
+        yield "One step was made without being timed, and counted all the same.", rate(steps, decoding - times[0])
+        some = "Only some of the steps were timed. A later step takes longer, since there is more to look at."
+        yield from ((some, 1 / each) for each in (times[0], times[-1]))
+        yield some, rate(steps - 1, decoding - times[0])
+        yield "This is the rate of prefill, not of the steps.", steps / reading
+        yield "This is the rate of prefill, not of the steps.", prompt / reading

@@ -1,0 +1,25 @@
+"""Runs a learner's `place(lengths, counts)` on some batches and writes down what came back.
+
+The one idea: it only feeds and watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.checks.beside import as_plain, called, pair
+from course_lib.checks.plain import Plain
+from course_lib.checks.runs.calls import run_calls
+
+RESULTS = ("positions", "mask")
+
+
+def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
+    """What `code` does in each case, whose calls are {"lengths": [int], "counts": [int]}: see `run_calls`."""
+    return run_calls(code, inputs, one)
+
+
+def one(code: Callable[..., Any], call: dict[str, Any]) -> dict[str, Plain]:
+    both = pair(called(code, list(call["lengths"]), list(call["counts"])), RESULTS)
+    return {name: as_plain(value, name) for name, value in zip(RESULTS, both, strict=True)}

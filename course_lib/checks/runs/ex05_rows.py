@@ -1,0 +1,59 @@
+"""Runs a learner's `Rows(keys, values)` through some days of work and writes down what came back.
+
+The one idea: it only feeds and watches. The memory is made here and handed to the learner's class; where a case says
+so, all of it that nobody may read holds NaN, before the first token and again after a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from course_lib.checks.beside import Went, as_plain, called, is_starter
+from course_lib.checks.plain import Plain
+
+
+def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
+    """What `code` does in each case of `inputs`: {"starter": bool, "cases": {name: {"calls": [...], "ended": ...}}}.
+
+    A case of `inputs` is a list of calls {"do": "make", "keys" and "values" [B, S, D], "spoil": bool}, then
+    {"do": "write", "row": int, "k" and "v" [n, D]}, {"do": "attend", "q" [B, D]} and {"do": "release", "row": int}.
+    Raises nothing but KeyboardInterrupt.
+    """
+    cases: dict[str, Plain] = {}
+    starter = is_starter(code)
+    for name, calls in inputs["cases"].items():
+        cases[name] = {"calls": [], "ended": None} if starter else case(code, calls)
+    return {"starter": starter, "cases": cases}
+
+
+def case(code: Callable[..., Any], calls: list[dict[str, Any]]) -> dict[str, Plain]:
+    """What each call did to the memory and returned, and why the case ended early if it did."""
+    answers: list[Plain] = []
+    ended: Plain = None
+    keys, values = (torch.from_numpy(calls[0][name].copy()) for name in ("keys", "values"))  # [B, S, D]
+    try:
+        rows = called(code, keys, values)
+        for call in calls:
+            answer = {} if call["do"] == "make" else one(rows, call)
+            if call["do"] == "release" and calls[0]["spoil"]:
+                keys[call["row"]], values[call["row"]] = torch.nan, torch.nan
+            answers.append(answer | {"keys": as_plain(keys, "keys"), "values": as_plain(values, "values")})
+    except Went as reason:
+        ended = {"call": len(answers), **reason.data}
+    return {"calls": answers, "ended": ended}
+
+
+def one(rows: Any, call: dict[str, Any]) -> dict[str, Plain]:
+    """One call of a method: whether it refused, and what it returned."""
+    method = called(getattr, rows, call["do"])
+    given = [torch.from_numpy(part.copy()) if not isinstance(part, int) else part for part in list(call.values())[1:]]
+    try:
+        came = called(method, *given)  # type: ignore[arg-type]
+    except Went as reason:
+        if reason.data.get("type") != "ValueError":
+            raise
+        return {"refused": True}
+    return {"refused": False} | ({"output": as_plain(came, "the output")} if call["do"] == "attend" else {})

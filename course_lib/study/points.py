@@ -1,0 +1,72 @@
+"""`points` ends a task of an assignment: it shows what `check` shows and gives back how many points that earns.
+
+The one idea: one cell serves three readers. A learner sees each case and the points; nbgrader takes the number that the
+cell ends with as its mark, partial credit included; a grader that trusts nobody does not run the cell at all and judges
+outside. `example` lets the examples of a task be run before the task is solved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+from IPython.display import display
+
+from course_lib.checks import BadExercise, UnknownCheck, exercise
+from course_lib.study.check import Shown, boxed, outcome, sentences
+
+SEED = (
+    "COURSE_GRADING_SEED"  # set where a class is graded: each run then draws the same inputs, and nothing is recorded
+)
+
+
+def points(name: str, function: Callable[..., Any] | None = None) -> float:
+    """Judge the learner's solution of exercise `name`, show one line for each case, and return the points it earns.
+
+    The points are those of the exercise times the share of its cases that pass, rounded down to halves. Nothing is
+    raised: what is wrong is said, and earns 0.
+    """
+    try:
+        worth = exercise(name).points
+    except (UnknownCheck, BadExercise) as error:
+        display(sentences(str(error)))
+        return 0.0
+    with redirect_stderr(sys.stdout):  # nbgrader gives 0 to a cell that warns, whatever it is worth
+        shown, verdict = outcome(name, function, seed_of(name), record=not is_graded())
+    earned = verdict.earned(worth)
+    display(with_points(shown, f"{earned:g} of {worth:g} points."))
+    return earned
+
+
+def is_graded() -> bool:
+    """Whether somebody else's notebook is being graded here: that is no progress of whoever grades it."""
+    return SEED in os.environ or os.environ.get("NBGRADER_EXECUTION") == "autograde"
+
+
+def seed_of(name: str) -> int | None:
+    """The seed of a check's inputs where a class is graded, another for each check; None where nobody said one."""
+    secret = os.environ.get(SEED)
+    if secret is None:
+        return None
+    return int.from_bytes(hashlib.sha256(f"{secret}\0{name}".encode()).digest()[:8], "big")
+
+
+def with_points(shown: Shown, said: str) -> Shown:
+    page = f'<p role="status" style="margin: .5em 0 0"><strong>{said}</strong></p>'
+    return Shown(f"{shown.text}\n{said}", f"{shown.html}{boxed(page)}")
+
+
+@contextmanager
+def example(function: str) -> Iterator[None]:
+    """Run examples of a task: `with example("append"): …`, with assertions. That all of them hold is said, and so is,
+    calmly, that the function is still the starter; whatever else goes wrong is raised, as anywhere."""
+    try:
+        yield
+    except NotImplementedError:
+        display(sentences(f"`{function}` is not written yet: these examples run once it is."))
+    else:
+        display(sentences(f"These examples of `{function}` hold."))

@@ -1,0 +1,143 @@
+"""What a task of an assignment ends with: the points, to a learner and to nbgrader, and examples that wait for it."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from variants import function, variants
+
+from course_lib.checks import exercise
+from course_lib.checks.contract import Line, Verdict
+from course_lib.progress import store
+from course_lib.study import example
+
+module = importlib.import_module("course_lib.study.points")  # `course_lib.study.points` is the function
+points = module.points
+NAME = "ex03.append"
+ALL, RIGHT, WRONG = (getattr(variants(NAME), which) for which in ("ALL", "RIGHT", "WRONG"))
+STARTER = "def append(cache, layer, k, v):\n    # YOUR CODE HERE\n    raise NotImplementedError()"
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder for each test, and nobody who grades."""
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "data"))
+    for variable in (module.SEED, "NBGRADER_EXECUTION"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path / "data"
+
+
+def verdict(passed: int, of: int) -> Verdict:
+    return Verdict(tuple(Line(str(number), number < passed) for number in range(of)))
+
+
+@pytest.mark.parametrize(
+    ("worth", "passed", "of", "earned"),
+    [(5, 10, 10, 5), (5, 9, 10, 4.5), (5, 1, 10, 0.5), (5, 0, 10, 0), (6, 8, 9, 5), (6, 1, 9, 0.5), (3, 1, 3, 1),
+     (3, 2, 3, 2), (2.5, 3, 3, 2.5), (2.5, 2, 3, 1.5), (10, 29, 100, 2.5), (100, 29, 100, 29), (1, 1, 3, 0)],
+)  # fmt: skip
+def test_points_are_the_share_of_the_cases_rounded_down_to_halves(
+    worth: float, passed: int, of: int, earned: float
+) -> None:
+    assert verdict(passed, of).earned(worth) == earned
+    assert verdict(passed, of).share == pytest.approx(passed / of)
+
+
+def test_nothing_judged_earns_nothing() -> None:
+    for empty in (Verdict(()), Verdict((), unsolved=True), Verdict((Line("one", True),), unsolved=True)):
+        assert (empty.earned(5), empty.share) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "earned", "said"),
+    [
+        (RIGHT["NumPy"], 5.0, "10 cases passed."),
+        (WRONG["chunks of 4 reversed"].source, 4.0, "2 of 10 cases failed."),
+        (WRONG["heads reversed"].source, 0.0, "10 of 10 cases failed."),
+        (STARTER, 0.0, "Not solved yet"),
+    ],
+)
+def test_a_cell_shows_what_check_shows_and_ends_with_the_points(
+    source: str, earned: float, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = points(NAME, function(source))
+    shown = capsys.readouterr().out
+    assert type(result) is float and result == earned  # nbgrader reads the text of it
+    assert said in shown and shown.rstrip().endswith(f"{earned:g} of 5 points.")
+
+
+@pytest.mark.parametrize("name", ["ex03.apend", "", None])
+def test_an_unknown_exercise_earns_nothing_and_is_said(name: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert points(name) == 0.0
+    assert "There is no check" in capsys.readouterr().out
+
+
+def test_a_function_that_is_not_there_earns_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module("course_lib.study.check"), "namespace", dict)
+    assert points(NAME) == 0.0
+    assert "There is no `append` here yet" in (shown := capsys.readouterr().out) and "0 of 5 points." in shown
+
+
+def test_warnings_of_a_right_solution_cost_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """nbgrader gives 0 to a cell with anything on standard error."""
+    right = function(RIGHT["NumPy"])
+
+    def append(*given: Any) -> Any:
+        print("to standard error", file=sys.stderr)
+        return right(*given)
+
+    assert points(NAME, append) == 5.0
+    out, err = capsys.readouterr()
+    assert err == "" and "to standard error" in out
+
+
+def test_a_result_is_recorded_as_that_of_check_is(data: Path) -> None:
+    points(NAME, function(WRONG["chunks of 4 reversed"].source))
+    points(NAME, function(RIGHT["NumPy"]))
+    assert [event.data["passed"] for event in store().events("check", NAME)] == [False, True]
+
+
+@pytest.mark.parametrize(("variable", "value"), [(module.SEED, "secret"), ("NBGRADER_EXECUTION", "autograde")])
+def test_nothing_is_recorded_where_somebody_is_graded(
+    variable: str, value: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert points(NAME, function(RIGHT["NumPy"])) == 5.0
+    assert not data.exists()
+
+
+def drawn(capsys: pytest.CaptureFixture[str]) -> str:
+    points(NAME, function(WRONG["keys and values swapped"].source))
+    return capsys.readouterr().out
+
+
+def test_inputs_come_from_the_seed_of_the_grading_and_are_others_for_each_secret(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert drawn(capsys) != drawn(capsys)
+    monkeypatch.setenv(module.SEED, "one secret")
+    first = drawn(capsys)
+    assert first == drawn(capsys)
+    monkeypatch.setenv(module.SEED, "another")
+    assert first != drawn(capsys)
+    assert module.seed_of("ex03.append") != module.seed_of("ex03.attend")
+
+
+def test_an_example_waits_for_the_function_and_raises_everything_else(capsys: pytest.CaptureFixture[str]) -> None:
+    with example("append"):
+        function(STARTER)({}, 0, None, None)
+    assert capsys.readouterr().out == "`append` is not written yet: these examples run once it is.\n"
+    with example("append"):
+        pass
+    assert capsys.readouterr().out == "These examples of `append` hold.\n"
+    with pytest.raises(AssertionError), example("append"):
+        raise AssertionError
+    assert capsys.readouterr().out == ""
+
+
+def test_the_points_of_an_exercise_stand_with_its_text() -> None:
+    assert exercise(NAME).points == 5
