@@ -2,9 +2,9 @@
 
     python benchmarks/batching.py [--json FILE] [--rounds N] [--new-tokens N] [--threads N] [--case NAME ...]
 
-The prompts have 2 to 62 tokens, 32 on average, and every sequence gets as many new ones. Whatever is compared runs in
-the same round on as many threads (one: a step is so short that waking a second one costs more than it brings), and must
-choose the same tokens, or nothing is reported. Ratios are taken within a round, the median over the rounds is printed:
+The prompts have 2 to 62 tokens, 32 on average, as in decode.py; each gets 64 new ones. Whatever is compared runs in the
+same round on as many threads (one: a step is so short that waking a second one costs more than it brings) and must
+choose the same tokens, or nothing is reported. Ratios are taken within a round; the median over the rounds is printed:
 
 * ratio_decode_together_vs_alone: one more token for each sequence, by a step of the engine over all of them and by a
   step of `generate` for each. Batching pays here: the weights are read once for all rows.

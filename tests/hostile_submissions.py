@@ -225,7 +225,7 @@ call = ctypes.CDLL(None, use_errno=True).syscall
 attempt(lambda: [n for n in (319, 29, 68, 425, 447) if call(n, 0, 4096, 0o1600) >= 0])""",
     ),
     "floods the output": attack(
-        "prints until it is stopped", "while True: print('x' * 100_000)", "did not end within 2 s and was stopped"
+        "prints until it is stopped", "while True: print('x' * 100_000)", "Code cell 3"  # by time or by memory
     ),
     "floods standard output behind Python": attack(
         "writes to every standard file until it is stopped",

@@ -124,7 +124,8 @@ SAID: dict[str, Callable[[Shown], bool]] = {
     "begins in the middle of the answer": lambda shown: bool(shown.off) and min(firsts(shown)) > 0,
     "oth are, and both begin well": lambda shown: len(shown.off) == 2 and min(firsts(shown)) > 1,
     "oth are off while both are there": lambda shown: len(shown.off) == 2,
-    "only one who comes late is off": lambda shown: len(shown.off) == 1 and not EARLY & shown.off,
+    "only those who come late are off": lambda shown: bool(shown.off) and not EARLY & shown.off,
+    "others are off by far more than that": lambda shown: min(shown.fresh[n].in_company for n in shown.off) > 1e-3,
     "finn and kim have the longest text": lambda shown: {shown.fresh[n].first for n in ("finn", "kim")} == {1},
     "off by about a unit": lambda shown: 0.3 < max(shown.fresh[name].in_company for name in shown.off) < 3.5,
 }  # without their first letters: some begin a sentence, some do not
