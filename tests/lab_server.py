@@ -5,6 +5,7 @@ listens on the loopback address at a port that the system chose, behind its own 
 for elsewhere is kept in `Page.elsewhere`. Import the fixtures `lab`, `browser` and `open_notebook` from here.
 """
 
+import json
 import secrets
 import shutil
 import socket
@@ -60,11 +61,21 @@ def start_lab(folder: Path, private: Path) -> tuple[subprocess.Popen[bytes], Lab
             "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR",
         )
     }  # fmt: skip
+    leave_nbgrader_out(Path(places["JUPYTER_CONFIG_DIR"]))
     extra = [f"--IdentityProvider.token={token}"]
     command = jupyter_command(folder, Path("no.ipynb"), browser=False, port=port, extra=extra)
     with (private / "lab.log").open("wb") as log:
         server = subprocess.Popen(command, env=jupyter_environment() | places, stdout=log, stderr=subprocess.STDOUT)
     return server, Lab(f"http://127.0.0.1:{port}", token, folder)
+
+
+def leave_nbgrader_out(config: Path) -> None:
+    """Learners do not have its menu, panels and toolbar; the tests' environment has."""
+    parts = ("formgrader", "validate_assignment", "assignment_list", "course_list")
+    off = {f"nbgrader.server_extensions.{part}": False for part in parts}
+    (config / "labconfig").mkdir(parents=True)
+    (config / "labconfig" / "page_config.json").write_text('{"disabledExtensions": {"@jupyter/nbgrader": true}}')
+    (config / "jupyter_server_config.json").write_text(json.dumps({"ServerApp": {"jpserver_extensions": off}}))
 
 
 def wait_until_it_answers(server: subprocess.Popen[bytes], lab: Lab, log: Path, limit_s: float = 90) -> None:
