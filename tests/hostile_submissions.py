@@ -31,6 +31,9 @@ class Hostile:
     works_without_walls: bool = False
 
 
+STOPPED = "did not end within 2 s and was stopped"
+
+
 def attack(tries: str, act: str, says: str = "", *, outside: bool = False) -> Hostile:
     """An attack in a cell of its own beside a right answer, which keeps its points: what works counts."""
     return Hostile(tries, (RIGHT, PRELUDE + act), 4, says, outside)
@@ -225,7 +228,7 @@ call = ctypes.CDLL(None, use_errno=True).syscall
 attempt(lambda: [n for n in (319, 29, 68, 425, 447) if call(n, 0, 4096, 0o1600) >= 0])""",
     ),
     "floods the output": attack(
-        "prints until it is stopped", "while True: print('x' * 100_000)", "Code cell 3"  # by time or by memory
+        "prints until it is stopped", "while True: print('x' * 100_000)", STOPPED + " or raised MemoryError"
     ),
     "floods standard output behind Python": attack(
         "writes to every standard file until it is stopped",
