@@ -84,6 +84,10 @@ def test_before_it_is_run_the_notebook_shows_its_stored_figures_and_no_broken_wi
     assert opened.elsewhere == []
 
 
+IS_DONE = r"""(cell) => !cell.classList.contains("jp-CodeCell")
+    || /\[\d+\]/.test(cell.querySelector(".jp-InputPrompt").textContent)"""
+
+
 class Keys:
     """A learner without a mouse: presses keys wherever the focus is, and looks at the page."""
 
@@ -100,7 +104,9 @@ class Keys:
 
     def run(self) -> None:
         """Shift+Enter, and wait for what it ran: the next cell is selected at once, its output comes later."""
+        cell = self.selected.element_handle()
         self.press("Shift+Enter")
+        self.page.wait_for_function(IS_DONE, arg=cell, timeout=CELL_LIMIT_MS)
         expect(self.page.locator(".jp-InputPrompt", has_text="[*]")).to_have_count(0, timeout=CELL_LIMIT_MS)
 
     def run_until_selected(self, text: str) -> None:
@@ -124,6 +130,7 @@ def test_a_prediction_and_a_knob_need_nothing_but_keys(open_notebook: Callable[.
     keys = Keys(open_notebook("02_prefill_and_decode.ipynb"))
     page = keys.page
     keys.run_until_selected("tokens = tokenizer.encode(")  # below the cell with two predictions
+    expect(page.get_by_role("textbox", name=QUESTION)).to_be_visible(timeout=LIMIT_MS)  # a widget comes after its cell
 
     keys.press("Shift+Tab", "Shift+Tab")
     keys.on("How many passes does that take?")
