@@ -1,59 +1,20 @@
 """The `course` command: names, options and help. What a command does is in `course_lib.commands`, one module each.
 
-The one idea: `course --help` answers at once, so a command imports what it needs when it is called. Exit status: 0
-done, 1 the work found something wrong, 2 the call was wrong, 130 stopped by Ctrl-C.
+The one idea: `course --help` answers at once, so a command imports what it needs when it is called.
 """
 
 import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
-from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandError, check_target, program, say
-
-
-class Course(TyperGroup):
-    """A group of commands that return their exit status, and whose expected faults are one line."""
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        for part in (self, *_below(self)):  # the texts say `course` for the program, whatever its name
-            part.help = (part.help or "").replace("`course ", f"`{program()} ")
-            part.epilog = (part.epilog or "").replace("`course ", f"`{program()} ")
-        try:
-            status = super().main(*args, **options | {"standalone_mode": False})
-        except CommandError as error:
-            status = _fault(str(error), error.status)
-        except OSError as error:
-            status = _fault(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), WRONG)
-        except typer.Abort:
-            status = STOPPED
-        except Exception as error:
-            if not hasattr(error, "format_message"):  # how the command-line library marks a wrong call
-                raise
-            status = _wrong_call(error)
-        if status == STOPPED:
-            say("stopped")
-        sys.exit(status or DONE)
-
-
-def _below(group: Any) -> list[Any]:
-    """The commands of a group, and theirs."""
-    found = list(group.commands.values())
-    return found + [command for part in found if hasattr(part, "commands") for command in _below(part)]
-
-
-class WithExtra(TyperCommand):
-    """A command that hands over what stands after `--`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        at = args.index("--") if "--" in args else len(args)
-        ctx.obj = args[at + 1 :]
-        return super().parse_args(ctx, args[:at])
+from course_lib.commands import for_authors
+from course_lib.commands.app import Json, Notebooks, Timeout, WithExtra, app
+from course_lib.commands.output import DONE, check_target, program
 
 
 class Dtype(StrEnum):
@@ -68,26 +29,6 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-app = typer.Typer(
-    cls=Course,
-    help="A hands-on course on the KV cache of language models.",
-    epilog="`course COMMAND --help` says more about a command and shows an example.",
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - prints it, and nothing else.")
-]
-Notebooks = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="NOTEBOOK", help="Files, folders, or how names begin (02).", show_default="all"),
-]
-Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The longest that one cell may take.")]
-
-
 def main() -> None:
     """The console script."""
     for stream in (sys.stdout, sys.stderr):
@@ -95,20 +36,6 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what must be tidied, is
     app(prog_name=program())
-
-
-def _fault(message: str, status: int) -> int:
-    say(f"error: {message}")
-    return status
-
-
-def _wrong_call(error: Any) -> int:
-    context = getattr(error, "ctx", None)
-    message = error.format_message().strip().rstrip(".")
-    if not message:  # no command was named, and the help was shown
-        return BAD_CALL
-    where = context.command_path if context else program()
-    return _fault(f"{' '.join(message.split())} ({where} --help shows what there is)", BAD_CALL)
 
 
 def _version(wanted: bool) -> None:
@@ -231,52 +158,6 @@ def run(notebooks: Notebooks = None, timeout: Timeout = 300, json: Json = None) 
 
 
 @app.command()
-def build(
-    notebooks: Notebooks = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say what is not in order; run nothing.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Take all outputs from this run.")] = False,
-    timeout: Timeout = 300,
-    json: Json = None,
-) -> int:
-    """For authors: execute the committed notebooks and bring them into normal form.
-
-    A file is written only as a whole, and not at all if a cell raises. If code and repeatable outputs are as before,
-    the outputs of cells tagged nbval-ignore-output (timings) stay, too; otherwise all outputs are of this run.
-
-    Example: `course build 02`, or `course build --check`
-    """
-    from course_lib.commands.build import build_notebooks
-    from course_lib.commands.places import find_notebooks
-
-    check_target(json)
-    return build_notebooks(find_notebooks(notebooks or []), timeout, check, fresh, json)
-
-
-@app.command()
-def release(
-    assignments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ASSIGNMENT", help="Names, or how they begin (ex03).", show_default="all"),
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say what is out of step; write nothing.")] = False,
-    json: Json = None,
-) -> int:
-    """For authors: make exercises/, which learners open, from solutions/.
-
-    Solutions become stubs, written answers empty ones, and what is only to be read is locked: the bytes are those that
-    nbgrader makes. The source is brought into normal form. One that could not be graded, or would give something away,
-    is refused with the cell named, and what was released of it before stays.
-
-    Example: `course release ex03`, or `course release --check`
-    """
-    from course_lib.commands.places import needed_checkout
-    from course_lib.commands.release import release_assignments
-
-    check_target(json)
-    return release_assignments(needed_checkout(), assignments or [], check, json)
-
-
-@app.command()
 def size(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="A model known by name.", show_default=False)
@@ -327,6 +208,7 @@ def size(
     )
 
 
+app.add_typer(for_authors.app)  # no name: its commands stand beside those above
 progress_app = typer.Typer(rich_markup_mode="markdown", add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(progress_app, name="progress")
 
