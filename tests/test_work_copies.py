@@ -17,6 +17,7 @@ import pytest
 from nbformat import v4
 
 from course_lib.commands import output, work_copies
+from course_lib.commands.places import find_original
 from course_lib.commands.work_copies import MANIFEST, Action, Version, laid, update_copies
 
 TODAY = date(2025, 11, 29)
@@ -206,6 +207,16 @@ def test_committed_notebooks_are_laid_without_outputs_and_otherwise_whole() -> N
         ]
         assert copy.metadata == original.metadata
         assert not any(cell.get("outputs") or cell.get("execution_count") for cell in copy.cells)
+
+
+def test_every_exercise_is_copied_as_it_was_released_and_a_word_like_ex03_means_it(tmp_path: Path) -> None:
+    root = Path(__file__).parents[1]
+    update_copies(root, tmp_path)
+    paths = sorted(root.glob("exercises/*/*.ipynb"))
+    assert len(paths) >= 5
+    for path in paths:
+        assert find_original(path.stem.split("_")[0], root) == path
+        assert (tmp_path / path.relative_to(root)).read_bytes() == path.read_bytes()
 
 
 def test_new_version_lies_beside_an_answer_and_one_line_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""One page of feedback for one student: what was judged, what came out, and what a person has still to mark.
+
+The one idea: nearly every word on it comes from strangers, so it is text and nothing but text. The template
+(feedback.html) escapes whatever is put in, and even if something got through, the page forbids itself to run or to
+fetch anything. It is one file that needs no network, so it can be sent, printed and kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from course_lib.checks import UnknownCheck, check_named
+from course_lib.checks.contract import Line, details
+from course_lib.grading.assignment import worth
+from course_lib.grading.mark import Marks, TaskMarks
+from course_lib.quizzes.text import as_html
+
+TEMPLATE = Path(__file__).with_name("feedback.html")
+JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # names and texts in some scripts need them
+
+
+def page(marks: Marks, name: str) -> str:
+    """The page for the student who is called `name`, as HTML in UTF-8."""
+    return template().render(
+        marks=marks,
+        name=name,
+        by_hand=sum(answer.points for answer in marks.answers),
+        head=head,
+        details=details,
+        about=about,
+    )
+
+
+@cache
+def template() -> Template:
+    """The page, made ready once: nothing can be put into it that is not escaped."""
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=finalized
+    )
+    made.filters |= {"sentence": sentence, "digest": digest, "worth": worth}
+    return made.from_string(TEMPLATE.read_text(encoding="utf-8"))
+
+
+def finalized(value: object) -> object:
+    """What the template puts in, before it is escaped: finished HTML as it is, text without what only a terminal or
+    a forger would want, numbers as people write them."""
+    if isinstance(value, Markup):
+        return value
+    return f"{value:g}" if isinstance(value, float) else printable(value) if isinstance(value, str) else value
+
+
+def printable(text: str) -> str:
+    """`text` in lines, without control characters and without those that turn the direction of other text."""
+    lines = "\n".join(text.expandtabs(4).splitlines())
+    return "".join(
+        letter if letter.isprintable() or letter.isspace() or letter in JOINERS else "\N{REPLACEMENT CHARACTER}"
+        for letter in lines
+    )
+
+
+def sentence(text: str) -> Markup:
+    """A sentence in which `code` and *emphasis* are understood."""
+    return Markup(as_html(printable(text)))
+
+
+def digest(style: str) -> str:
+    """What a page's policy calls a style sheet that it allows; no other one is."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+
+
+def head(lines: tuple[Line, ...]) -> str:
+    """How many cases failed, or that none did, as `check` says it in a notebook."""
+    failed = sum(not line.passed for line in lines)
+    return f"{failed} of {len(lines)} cases failed" if failed else f"{len(lines)} case{'s' * (len(lines) != 1)} passed"
+
+
+def about(task: TaskMarks) -> list[str]:
+    """What the check of a task says about itself, where anything was judged."""
+    try:
+        check = check_named(task.check) if task.lines else None
+    except UnknownCheck:  # marks of an assignment that this course does not have (any more)
+        check = None
+    return [f"Tolerance: {check.TOLERANCE}", f"Not checked: {check.NOT_CHECKED}."] if check else []
