@@ -6,12 +6,13 @@ scores: a query looks at the keys 0 … its own position because the loop says s
 anything but the logits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import cos, exp, sin, sqrt
 
 import numpy as np
 
 Array = np.ndarray
+Seen = Callable[[int, list[Array], list[Array]], tuple[list[Array], list[Array]]]
 
 
 def rms_norm(x: Array, scale: Array, eps: float) -> Array:
@@ -39,8 +40,16 @@ def attended(query: Array, keys: list[Array], values: list[Array]) -> Array:
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
 
 
-def oracle_logits(config: object, weights: Mapping[str, Array], tokens: list[int]) -> Array:
-    """Logits [T, V] of one sequence. `weights` are the model's, as float64 arrays under their names."""
+def everything(position: int, keys: list[Array], values: list[Array]) -> tuple[list[Array], list[Array]]:
+    """What a query at `position` sees of the keys and values of positions 0 … position: all, as they are."""
+    return keys, values
+
+
+def oracle_logits(config: object, weights: Mapping[str, Array], tokens: list[int], seen: Seen = everything) -> Array:
+    """Logits [T, V] of one sequence. `weights` are the model's, as float64 arrays under their names.
+
+    `seen` says which of a head's keys and values a query sees, and rounded how.
+    """
     c, w = config, weights
     D, group = c.head_dim, c.n_heads // c.n_kv_heads
     stream = [w["embedding"][token] for token in tokens]  # T vectors [d_model]
@@ -58,7 +67,7 @@ def oracle_logits(config: object, weights: Mapping[str, Array], tokens: list[int
             mixed = []
             for h in range(c.n_heads):  # the keys gathered so far are those of positions 0 … position
                 query = rotated(heads[h], position, c.rope_theta, c.rope_factors)
-                mixed.append(attended(query, keys[h // group], values[h // group]))
+                mixed.append(attended(query, *seen(position, keys[h // group], values[h // group])))
             x = x + p["attention_out"] @ np.concatenate(mixed)
             both = p["gate_up"] @ rms_norm(x, p["mlp_norm"], c.norm_eps)
             gate, up = both[: c.d_ff], both[c.d_ff :]

@@ -108,7 +108,8 @@ class Integers(Codec):
     def decode(self, packed: Tensor, head_dim: int, dtype: torch.dtype) -> Tensor:
         groups, end = self.groups(head_dim), self.code_bytes(head_dim)
         codes = unpack(packed[..., :end], self.bits, self.tokens * head_dim)
-        scales = packed[..., end:].contiguous().view(self.scale_dtype)  # an odd number of bytes may stand before them
+        scales = packed[..., end:].clone(memory_format=torch.contiguous_format)  # codes may take an odd number of bytes
+        scales = scales.view(self.scale_dtype)
         wide = torch.promote_types(dtype, torch.float32)
         low, step = scales.to(wide).split(groups, dim=-1)
         found = self.in_groups(codes.unflatten(-1, (self.tokens, head_dim)).flatten(-3, -2).to(wide))
