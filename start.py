@@ -75,6 +75,7 @@ COMMANDS = {
     "run": "execute notebooks from the top in fresh kernels",
     "build": "for authors: execute the committed notebooks and bring them into normal form",
     "release": "for authors: make the exercises that learners open from their solutions",
+    "grade": "for those who teach: mark what was handed in, each notebook in a fresh sandbox",
     "progress": "show what you did and what is next; export, import, reset",
     "size": "say how many bytes a model's KV cache takes, and what fits into a memory",
     "test": "run all tests",

@@ -11,6 +11,7 @@ import hashlib
 import re
 import struct
 from collections import Counter
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from rich.table import Table
 
 import course_lib
 from course_lib.commands.kernels import KERNEL, NotebookProblem, execute, read_notebook, runs
-from course_lib.commands.output import DONE, WRONG, deliver, program, write_whole
+from course_lib.commands.output import BAD_CALL, DONE, WRONG, CommandError, deliver, program, write_whole
 from course_lib.commands.places import short
 from course_lib.commands.run import OnCell, announce, progress, verdict, with_errors
 
@@ -28,7 +29,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": KERNEL},
     "language_info": {"name": "python"},
 }
-CELL_METADATA = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")  # what somebody meant; no more
+CELL_METADATA = ("deletable", "editable", "jupyter", "slideshow", "tags")  # what somebody meant; no more
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_NOTES = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"eXIf")
@@ -39,7 +40,13 @@ OF_THIS_MACHINE = re.compile(
 
 
 def build_notebooks(paths: list[Path], timeout_s: float, check: bool, fresh: bool, json_target: str | None) -> int:
-    """Build, or with `check` only look at, each of `paths`; print a row for each; the exit status."""
+    """Build, or with `check` only look at, each of `paths`; print a row for each; the exit status.
+
+    Raises CommandError, before anything is done, if one of them is an assignment.
+    """
+    for path in paths:
+        with suppress(NotebookProblem):  # that is said in its row
+            refuse_assignment(path)
     rows = []
     with progress() as start:
         for path in paths:
@@ -58,6 +65,16 @@ def build_notebooks(paths: list[Path], timeout_s: float, check: bool, fresh: boo
     failed = sum(row["result"] == "failed" for row in rows)
     deliver({"notebooks": rows, "failed": failed}, with_errors(table, rows), json_target)
     return WRONG if failed else DONE
+
+
+def refuse_assignment(path: Path) -> None:
+    """An assignment has cell ids of its own, and no outputs: to build it would spoil it."""
+    if any("nbgrader" in cell.metadata for cell in read_notebook(path).cells):
+        raise CommandError(
+            f"{short(path)} is an assignment, which is committed as it is, not executed",
+            f"{program()} release {path.stem} makes what learners open of its source, {program()} run runs a copy",
+            BAD_CALL,
+        )
 
 
 def build_one(path: Path, timeout_s: float, fresh: bool, on_cell: OnCell) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """The commands for who writes the course or gives it: names, options and help, as `cli` has them for learners."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,3 +55,59 @@ def release(
 
     check_target(json)
     return release_assignments(needed_checkout(), assignments or [], check, json)
+
+
+@app.command()
+def grade(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="A notebook, or the folder of a class.", show_default=False),
+    ],
+    assignment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which one (ex03), or its notebook.", show_default="what they say"),
+    ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV with the columns student and name, maybe email.", show_default=False),
+    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="For results.", show_default="grades/")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="So many at once.", show_default="as processors and memory allow"),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The secret that hidden inputs come from.", show_default="made in the folder"
+        ),
+    ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Run others' work even where there is no sandbox.")] = False,
+    gradebook: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write into this gradebook of nbgrader.", show_default=False),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Mark all anew, also what is marked already.")] = False,
+    json: Json = None,
+) -> int:
+    """For those who teach: mark what was handed in, each notebook in a fresh sandbox.
+
+    A class is a folder with one folder or one notebook for each student (that is the student's name in --names), or
+    nbgrader's submitted/. Of two notebooks of one student, the one with the name of the assignment is taken, else the
+    newest. Links are not followed. One notebook alone is marked and shown, and nothing is written without --to.
+
+    In FOLDER/ASSIGNMENT/ are then marks.csv, marks.json, a page for each student in feedback/, and results/: who is in
+    there is not marked again unless the notebook, the key, the assignment or its checks are other ones. Stop whenever
+    you like (Ctrl-C); the same command goes on.
+
+    Points for written answers you type into marks.csv: the next run keeps them, columns of your own and rows of others,
+    and adds up the total. A marks.csv that you changed is also kept as it was, beside it.
+
+    The exit status is 1 if something could not be marked.
+
+    Example: `course grade submitted/ --assignment ex03 --names class.csv`, or `course grade ex03_kv_cache.ipynb`
+    """
+    from course_lib.commands.grade import Asked, grade_submissions
+
+    check_target(json)
+    return grade_submissions(Asked(paths, assignment, names, to, jobs, key, trust, gradebook, again, json))

@@ -28,7 +28,7 @@ def show_map(json_target: str | None) -> int:
     _tell()
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("notebook", no_wrap=True)
-    for heading in ("predicted", "answered", "first try", "checks"):
+    for heading in ("predicted", "answered", "first\ntry", "exercises"):
         table.add_column(heading, justify="right")
     table.add_column("finished")
     for one in found:
@@ -181,7 +181,7 @@ def _row(one: Standing) -> tuple[str, str, str, str, str, str]:
         str(one.predictions) if one.here or one.predictions else "",
         f"{one.answered} of {one.questions}" if asked else "",
         str(one.right_first_try) if asked else "",
-        f"{one.checks_passed} of {one.checks}" if one.checks else "",
+        f"{one.exercises_passed} of {one.exercises}" if one.exercises else "",
         day(one.finished_at) if one.finished_at else ("to come" if not one.here else "-"),
     )
 

@@ -16,13 +16,12 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from course_lib.checks import UnknownCheck, check_named
-from course_lib.checks.contract import Line, details
+from course_lib.checks.contract import Line, details, printable
 from course_lib.grading.assignment import worth
 from course_lib.grading.mark import Marks, TaskMarks
 from course_lib.quizzes.text import as_html
 
 TEMPLATE = Path(__file__).with_name("feedback.html")
-JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # names and texts in some scripts need them
 
 
 def page(marks: Marks, name: str) -> str:
@@ -53,15 +52,6 @@ def finalized(value: object) -> object:
     if isinstance(value, Markup):
         return value
     return f"{value:g}" if isinstance(value, float) else printable(value) if isinstance(value, str) else value
-
-
-def printable(text: str) -> str:
-    """`text` in lines, without control characters and without those that turn the direction of other text."""
-    lines = "\n".join(text.expandtabs(4).splitlines())
-    return "".join(
-        letter if letter.isprintable() or letter.isspace() or letter in JOINERS else "\N{REPLACEMENT CHARACTER}"
-        for letter in lines
-    )
 
 
 def sentence(text: str) -> Markup:
