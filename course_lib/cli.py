@@ -57,7 +57,7 @@ def course(
 def lab(
     ctx: typer.Context,
     notebook: Annotated[
-        str, typer.Argument(metavar="NOTEBOOK", help="Its name, or how that begins.")
+        str, typer.Argument(metavar="NOTEBOOK", help="A notebook or an exercise: its name, or how that begins.")
     ] = "00_start_here",
     edit: Annotated[bool, typer.Option("--edit", help="Open the originals, outputs and all.")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
@@ -68,14 +68,15 @@ def lab(
         Path | None, typer.Option(envvar="COURSE_WORK", show_default="work/", help="The folder of your copies.")
     ] = None,
 ) -> int:
-    """Open your copies of the notebooks in JupyterLab.
+    """Open your copies of the notebooks, or of the exercises, in JupyterLab.
 
     You work on copies, so that the course can be updated; they begin without outputs, so that no answer is given away.
     A copy that you wrote in is never replaced: if the course changed the notebook too, the new version is laid beside
     it (NAME.new-DATE.ipynb). A copy that you only ran is replaced by a new version; the one you ran is kept in
     work/.old. A copy that you deleted comes back.
 
-    Example: `course lab 02`, or `course lab --no-browser --port 8890 -- --ServerApp.log_level=INFO`
+    Example: `course lab 02` for notebook 02, `course lab ex03` for exercise 03, or
+    `course lab --no-browser --port 8890 -- --ServerApp.log_level=INFO`
     """
     from course_lib.commands.lab import open_lab
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from course_lib.checks import plain as module
+from course_lib.checks.contract import words
 from course_lib.checks.plain import DTYPES, NotPlain, pack, plain, unpack
 
 PLAIN = (type(None), bool, int, float, str, np.ndarray, list, dict)
@@ -217,3 +218,25 @@ def test_random_bytes_never_give_anything_but_plain_data_or_a_refusal() -> None:
         with contextlib.suppress(NotPlain):
             kept += type(unpack(bytes(damaged))) in PLAIN
     assert 0 < kept < 1000
+
+
+def test_words_of_an_answer_stay_as_they_were_written_in_any_script() -> None:
+    for text in (
+        "Oui\N{NO-BREAK SPACE}: 2\N{NARROW NO-BREAK SPACE}n.",
+        "علی\N{ZERO WIDTH NON-JOINER}رضا, क्\N{ZERO WIDTH JOINER}ष",
+        "one\nline and another, 👩\N{ZERO WIDTH JOINER}🔬 é\N{IDEOGRAPHIC SPACE}鍵",
+    ):
+        assert words(text) == text
+    assert words("a\tb\r\nc\N{LINE SEPARATOR}d\x1de") == "a   b\nc\nd\ne"
+
+
+def test_words_of_an_answer_command_no_terminal_turn_no_line_around_and_are_not_too_long() -> None:
+    commands = [chr(code) for code in (*range(9), *range(14, 28), 31, *range(127, 133), *range(134, 160))]
+    commands += [
+        chr(code) for code in (0x202A, 0x202D, 0x202E, 0x2066, 0x2069, 0x200E, 0x200B, 0xFEFF, 0xE0041, 0xD800)
+    ]
+    for letter in commands:
+        assert words(f"a{letter}b") == "a\N{REPLACEMENT CHARACTER}b", ascii(letter)
+    assert not set(words("".join(map(chr, range(300))))) & set(map(chr, (*range(10), *range(11, 32), *range(127, 160))))
+    assert words("\t" * 9, 10) == " " * 9 + "…" and words("abc\r\ndef", 5) == "abc…" and words("x" * 5, 5) == "x" * 5
+    assert words(5) == words(None) == words(["text"]) == ""

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from nbformat import v4
 from variants import function, variants
 
 from course_lib.checks import exercise
@@ -64,8 +66,21 @@ def test_a_cell_shows_what_check_shows_and_ends_with_the_points(
 ) -> None:
     result = points(NAME, function(source))
     shown = capsys.readouterr().out
-    assert type(result) is float and result == earned  # nbgrader reads the text of it
-    assert said in shown and shown.rstrip().endswith(f"{earned:g} of 5 points.")
+    assert result == earned and said in shown and shown.rstrip().endswith(f"{earned:g} of 5 points.")
+
+
+def test_on_a_page_the_points_are_said_once_and_nbgrader_reads_them_as_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(module, "display", shown.append)
+    data, _ = DisplayFormatter().format(points(NAME, function(WRONG["chunks of 4 reversed"].source)))
+    assert ["4 of 5 points." in report.html for report in shown] == [False]
+    assert data["text/html"].count("4 of 5 points.") == 1
+    utils = pytest.importorskip("nbgrader.utils")
+    meta = {"grade": True, "solution": False, "points": 5, "grade_id": "x", "schema_version": 3}
+    cell = v4.new_code_cell(outputs=[v4.new_output("execute_result", data)], metadata={"nbgrader": meta})
+    assert utils.determine_grade(cell) == (4.0, 5)
 
 
 @pytest.mark.parametrize("name", ["ex03.apend", "", None])

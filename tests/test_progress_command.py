@@ -13,6 +13,7 @@ import pytest
 from course_command import COURSE, as_json, call
 from nbformat import v4
 
+from course_lib.checks import names
 from course_lib.commands.kernels import execute
 from course_lib.commands.output import TEMPORARY
 from course_lib.progress import Store, data_folder, one_file, store
@@ -46,7 +47,7 @@ def test_map_fits_80_columns_and_names_every_notebook_and_what_is_next(mine: Sto
     assert result.exit_code == 0 and result.stderr == ""
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert [line.split()[0] for line in lines[1:14]] == list(QUESTIONS)
+    assert [line.split()[0] for line in lines[2:15]] == list(QUESTIONS)
     assert lines[-1].rstrip() == "Next: 00_start_here: begin"
     assert not mine.folder.exists(), "looking makes nothing"
 
@@ -54,11 +55,15 @@ def test_map_fits_80_columns_and_names_every_notebook_and_what_is_next(mine: Sto
 def test_map_counts_what_was_done(mine: Store) -> None:
     mine.record("prediction", "02.passes", {"value": 2, "unit": ""})
     mine.record("notebook", "00", {})
+    mine.record("check", "ex03.attend", {"passed": True, "cases": {}})
     found = as_json("progress")
     assert found["folder"] == str(mine.folder)
     assert set(found) == {"folder", "next", "notebooks"}
     by_name = {one["notebook"]: one for one in found["notebooks"]}
     assert by_name["02_prefill_and_decode"]["predictions"] == 1
+    checks = [name for name in names() if name.startswith("ex03.")]
+    assert (by_name["03_the_kv_cache"]["exercises"], by_name["03_the_kv_cache"]["exercises_passed"]) == (len(checks), 1)
+    assert re.search(rf"^03_the_kv_cache .* 1 of {len(checks)} - *$", call("progress").stdout, re.MULTILINE)
     assert by_name["00_start_here"]["finished_at"] == mine.events("notebook")[0].at
     assert re.search(r"^00_start_here .* \d{4}-\d\d-\d\d *$", call("progress").stdout, re.MULTILINE)
     target = Path("map.json")

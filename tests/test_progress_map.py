@@ -1,11 +1,13 @@
 """Where a learner stands: what is counted, when a notebook is finished, and how the map shows it on a page."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from course_lib.checks import names
 from course_lib.progress import Store, event, store
 from course_lib.progress.course import QUESTIONS, full_name
 from course_lib.progress.event import Event, new_event
@@ -114,6 +116,42 @@ def test_counts_are_of_first_attempts_and_of_what_there_is(mine: Store, question
     assert (found.answered, found.right_first_try, found.next) == (2, 1, "pass ex02.count")
 
 
+def test_exercise_is_counted_by_its_own_checks_and_finishes_no_notebook(mine: Store, questions: Path) -> None:
+    checks = [name for name in names() if name.startswith("ex02.")]
+    assert (here().exercises, here().exercises_passed) == (len(checks), 0)
+    for name in checks[:2]:
+        mine.record("check", name, {"passed": False, "cases": {}})
+        mine.record("check", name, {"passed": True, "cases": {}})
+    for name in (checks[0], checks[2]):
+        mine.record("check", name, {"passed": False, "cases": {}})
+    mine.record("check", "ex02.gone", {"passed": True, "cases": {}})
+    assert (here().exercises_passed, here().checks_passed, here().next) == (2, 0, "begin")
+    assert f'<td style="text-align: left; vertical-align: top">2 of {len(checks)}</td>' in progress()._repr_html_()
+    assert f"exercises passed: 2 of {len(checks)}" in repr(progress())
+    questions.write_text("damaged")
+    assert (here().exercises, here().exercises_passed) == (len(checks), 2)
+    assert sum(one.exercises for one in standings()) == len(names())
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [("notebook 05,", "05"), ("notebooks 01 and 05", "05"), ("notebooks 02, 03, and 05.", "05"), ("nothing", "03")],
+)
+def test_exercise_is_counted_with_the_last_notebook_that_it_says_it_builds_on(
+    said: str, number: str, mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("notebooks/05_batches_and_slots", "exercises/ex03_mine/ex03_mine"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / f"{name}.ipynb").write_text(
+            json.dumps({"cells": [{"source": ["# Mine\n", f"It builds on {said}"]}]})
+        )
+    monkeypatch.chdir(tmp_path / "notebooks")
+    checks = [name for name in names() if name.startswith("ex03.")]
+    mine.record("check", checks[0], {"passed": True, "cases": {}})
+    counted = {one.notebook[:2]: (one.exercises_passed, one.exercises) for one in standings() if one.exercises}
+    assert counted == {number: (1, len(checks))}
+
+
 def test_notebook_is_finished_once_by_the_last_missing_piece_in_any_order(mine: Store, questions: Path) -> None:
     mine.record("check", "ex02.count", {"passed": True, "cases": {}})
     assert not finish_if_complete("02")
@@ -203,7 +241,7 @@ def test_map_on_a_page_is_a_table_with_headings_links_and_what_is_next(mine: Sto
     mine.record("prediction", "02.passes", {"value": 5, "unit": ""})
     mine.record("notebook", "00", {})
     page = progress()._repr_html_()
-    assert page.count('scope="col"') == 6 and page.count('scope="row"') == len(QUESTIONS)
+    assert page.count('scope="col"') == 7 and page.count('scope="row"') == len(QUESTIONS)
     assert "<caption" in page and '<a href="02_prefill_and_decode.ipynb">' in page
     assert "12_speculative_decoding.ipynb" not in page, "what is not here is no link"
     assert len(re.findall(r"finished on \d{4}-\d\d-\d\d", page)) == 1
@@ -233,6 +271,28 @@ def test_repair_is_told_once_above_the_map(mine: Store) -> None:
         assert "It was made anew from the other: your answers are there." in shown
         assert "finished on" in shown
     assert "damaged" not in repr(progress())
+
+
+@pytest.mark.parametrize("running", ["notebooks", "exercises/ex03_kv_cache", "exercises/of my own"])
+def test_links_of_both_maps_lead_to_the_notebooks_and_exercises_from_wherever_they_are_shown(
+    running: str, mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [
+        "notebooks/01_training_and_generation",
+        "notebooks/03_the_kv_cache",
+        "exercises/ex03_kv_cache/ex03_kv_cache",
+    ]
+    beside = ["exercises/ex03_kv_cache/ex03_kv_cache.new-2026-01-01", "exercises/of my own/ex05_mine"]
+    for name in [*there, *beside]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.ipynb").write_text("{}")
+    monkeypatch.chdir(tmp_path / running)
+    page, table = progress()._repr_html_(), course_map().data
+    linked = set(re.findall(r'<a href="(.*?)">', page))
+    assert {Path(link).resolve() for link in linked} == {tmp_path / f"{name}.ipynb" for name in there[:2]}
+    linked = set(re.findall(r"\]\((.*?)\)", table))
+    assert {Path(link).resolve() for link in linked} == {tmp_path / f"{name}.ipynb" for name in there}
+    assert all(link.count("..") <= 2 for link in linked)
 
 
 def test_both_maps_name_the_same_notebooks() -> None:

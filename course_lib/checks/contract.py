@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from unicodedata import category
 
 import numpy as np
 
 from course_lib.checks.plain import Plain, pack, unpack
 
 MOST_SHOWN = 8  # numbers of one vector in a message
+JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # names and texts in some scripts need them
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,19 @@ def words(data: Plain, longest: int = 400) -> str:
     """A string out of an answer, for a message: printable and short. Anything else gives an empty one."""
     if not isinstance(data, str):
         return ""
-    short = data if len(data) <= longest else f"{data[: longest - 1]}…"
-    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in short)
+    text = printable(data[:longest])
+    return text if len(data) <= longest and len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def printable(text: str) -> str:
+    """`text` in lines, without control characters and without those that turn the direction of other text."""
+    lines = "\n".join(text.expandtabs(4).splitlines())
+    return "".join(letter if is_text(letter) else "\N{REPLACEMENT CHARACTER}" for letter in lines)
+
+
+def is_text(letter: str) -> bool:
+    """Whether a character commands nothing: letters and signs, the end of a line, any space, and the joiners."""
+    return letter.isprintable() or letter == "\n" or letter in JOINERS or category(letter) == "Zs"
 
 
 def is_unsolved(outputs: Plain, cases: list[str]) -> bool:

@@ -5,9 +5,13 @@ The one idea: what is here is looked up, never written down, so nothing can prom
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import course_lib
+
+BUILDS_ON = re.compile(r"\bbuilds on notebooks? (?:\d\d(?:,| and|, and| to) )*(\d\d)\b")
 
 QUESTIONS = {
     "00_start_here": "Does everything work, how do I use this, where am I?",
@@ -31,9 +35,40 @@ def notebooks_in(folder: Path) -> set[str]:
     return {name for name in QUESTIONS if (folder / f"{name}.ipynb").is_file()}
 
 
+def way_to_notebooks() -> tuple[Path, str]:
+    """The folder with the notebooks, and what a link in the running notebook begins with to lead there.
+
+    They lie beside the running one, or near the exercise that it is; else they are those of the checkout that this
+    library runs from, and the links are those of a notebook of the course, as `course build` runs it elsewhere.
+    """
+    for way in ("", "../../notebooks/"):
+        if notebooks_in(Path.cwd() / way):
+            return Path.cwd() / way, way
+    return Path(course_lib.__file__).parents[1] / "notebooks", ""
+
+
 def notebooks_here() -> set[str]:
-    """Those beside the running notebook, or else those of the checkout that this library runs from."""
-    return notebooks_in(Path.cwd()) or notebooks_in(Path(course_lib.__file__).parents[1] / "notebooks")
+    """The names of the notebooks in that folder."""
+    return notebooks_in(way_to_notebooks()[0])
+
+
+def exercises_near(notebooks: Path) -> dict[str, list[str]]:
+    """The exercises that lie beside a folder of notebooks, by the number of the notebook that each belongs to:
+    "03" → ["ex03_kv_cache"]."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((notebooks.parent / "exercises").glob("ex[0-9][0-9]_*/*.ipynb")):
+        if path.stem == path.parent.name:
+            found.setdefault(belongs_to(path), []).append(path.stem)
+    return found
+
+
+def belongs_to(exercise: Path) -> str:
+    """The number of the last notebook that an exercise says it builds on, or else its own number."""
+    try:
+        said = BUILDS_ON.search("".join(json.loads(exercise.read_bytes())["cells"][0]["source"]))
+    except (OSError, ValueError, LookupError, TypeError):  # a learner's copy may be anything
+        said = None
+    return said[1] if said else exercise.stem[2:4]
 
 
 def full_name(notebook: str) -> str:

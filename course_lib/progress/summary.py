@@ -7,10 +7,11 @@ also an event, because the time of it is worth keeping when questions are added 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from course_lib.progress.course import QUESTIONS, full_name, notebooks_here
+from course_lib.checks import names as exercise_checks
+from course_lib.progress.course import QUESTIONS, exercises_near, full_name, notebooks_here, way_to_notebooks
 from course_lib.progress.event import Event, notebook_of
 from course_lib.progress.faults import NotSaved
 from course_lib.progress.store import store
@@ -20,7 +21,11 @@ from course_lib.quizzes.bank import Bank, load_bank, notebooks_with_questions
 @dataclass(frozen=True)
 class Standing:
     """One notebook. What is counted is "of how many" of what there is now. `finished_at` is a time in UTC, ISO 8601,
-    or empty; `next` says what to do, `problem` why the questions could not be counted."""
+    or empty; `next` says what to do, `problem` why the questions could not be counted.
+
+    `checks` are those that the notebook itself asks for, `exercises` all of the exercises that belong to it; those are
+    not needed to finish it.
+    """
 
     notebook: str
     question: str
@@ -34,6 +39,8 @@ class Standing:
     finished_at: str = ""
     next: str = ""
     problem: str = ""
+    exercises: int = 0
+    exercises_passed: int = 0
 
     @property
     def begun(self) -> bool:
@@ -60,7 +67,17 @@ def standings(events: list[Event] | None = None) -> list[Standing]:
     """Every notebook of the course, in order. Without `events`, those of this process's store."""
     events = store().events() if events is None else events
     here, with_questions = notebooks_here(), notebooks_with_questions()
-    return [standing(name, events, name in here, name in with_questions) for name in QUESTIONS]
+    found = [standing(name, events, name in here, name in with_questions) for name in QUESTIONS]
+    solved = {event.name for event in events if event.kind == "check" and event.data.get("passed") is True}
+    exercises = exercises_near(way_to_notebooks()[0])
+    return [with_exercises(one, exercises.get(one.notebook[:2], []), solved) for one in found]
+
+
+def with_exercises(one: Standing, exercises: list[str], solved: set[str]) -> Standing:
+    """The same, with the checks of its exercises counted, and how many of them are among those `solved`."""
+    numbers = {name.partition("_")[0] for name in exercises}
+    checks = [check for check in exercise_checks() if check.partition(".")[0] in numbers]
+    return replace(one, exercises=len(checks), exercises_passed=len(solved.intersection(checks)))
 
 
 def standing(name: str, events: list[Event], here: bool, has_questions: bool) -> Standing:

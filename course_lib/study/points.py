@@ -24,7 +24,21 @@ SEED = (
 )
 
 
-def points(name: str, function: Callable[..., Any] | None = None) -> float:
+class Points(float):
+    """What a task earned: a number where there is only text, which nbgrader reads, and a sentence on a page."""
+
+    said: str
+
+    def __new__(cls, earned: float, said: str) -> Points:
+        made = super().__new__(cls, earned)
+        made.said = said
+        return made
+
+    def _repr_html_(self) -> str:
+        return boxed(f'<p role="status" style="margin: 0"><strong>{self.said}</strong></p>')
+
+
+def points(name: str, function: Callable[..., Any] | None = None) -> Points:
     """Judge the learner's solution of exercise `name`, show one line for each case, and return the points it earns.
 
     The points are those of the exercise times the share of its cases that pass, rounded down to halves. Nothing is
@@ -34,12 +48,13 @@ def points(name: str, function: Callable[..., Any] | None = None) -> float:
         worth = exercise(name).points
     except (UnknownCheck, BadExercise) as error:
         display(sentences(str(error)))
-        return 0.0
+        return Points(0.0, "0 points.")
     with redirect_stderr(sys.stdout):  # nbgrader gives 0 to a cell that warns, whatever it is worth
         shown, verdict = outcome(name, function, seed_of(name), record=not is_graded())
     earned = verdict.earned(worth)
-    display(with_points(shown, f"{earned:g} of {worth:g} points."))
-    return earned
+    said = f"{earned:g} of {worth:g} points."
+    display(Shown(f"{shown.text}\n{said}", shown.html))  # on a page the sentence is what the cell ends with
+    return Points(earned, said)
 
 
 def is_graded() -> bool:
@@ -53,11 +68,6 @@ def seed_of(name: str) -> int | None:
     if secret is None:
         return None
     return int.from_bytes(hashlib.sha256(f"{secret}\0{name}".encode()).digest()[:8], "big")
-
-
-def with_points(shown: Shown, said: str) -> Shown:
-    page = f'<p role="status" style="margin: .5em 0 0"><strong>{said}</strong></p>'
-    return Shown(f"{shown.text}\n{said}", f"{shown.html}{boxed(page)}")
 
 
 @contextmanager

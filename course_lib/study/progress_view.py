@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import html
 
+from course_lib.progress.course import way_to_notebooks
 from course_lib.progress.store import store
 from course_lib.progress.summary import Standing, day, standings, what_next
 
-HEADINGS = ("Notebook", "Predictions made", "Questions answered", "Right at first try", "Checks passed", "What is next")
+HEADINGS = (
+    "Notebook", "Predictions made", "Questions answered", "Right at first try", "Checks passed", "Exercises passed",
+    "What is next",
+)  # fmt: skip
 
 
 class Map:
@@ -54,8 +58,8 @@ class Map:
 
 
 def linked(name: str) -> str:
-    """A link to a notebook beside this one."""
-    return f'<a href="{name}.ipynb">{name}</a>'
+    """A link to a notebook, from the one that runs."""
+    return f'<a href="{way_to_notebooks()[1]}{name}.ipynb">{name}</a>'
 
 
 def progress() -> Map:
@@ -64,7 +68,7 @@ def progress() -> Map:
     return Map(found, store().notices())
 
 
-def cells(one: Standing) -> tuple[str, str, str, str, str]:
+def cells(one: Standing) -> tuple[str, ...]:
     """What stands in the columns after the name; empty where there is nothing to count."""
     state = f"finished on {day(one.finished_at)}" if one.finished_at else one.next
     if one.finished_at and one.next:
@@ -76,5 +80,6 @@ def cells(one: Standing) -> tuple[str, str, str, str, str]:
         f"{one.answered} of {one.questions}" if one.questions else "",
         f"{one.right_first_try} of {one.answered}" if one.answered else "",
         f"{one.checks_passed} of {one.checks}" if one.checks else "",
+        f"{one.exercises_passed} of {one.exercises}" if one.exercises else "",
         state,
     )
