@@ -63,6 +63,13 @@ def test_the_folder_of_one_student_and_one_notebook_are_that_students(path: str,
     assert taken(found(tmp_path / "bob", tmp_path / "ada"), tmp_path) == {"ada": path, "bob": "bob/ex99_small.ipynb"}
 
 
+def test_a_new_version_that_was_laid_beside_a_learners_file_is_nobodys_work(tmp_path: Path) -> None:
+    lay(tmp_path, "ex99_small/ex99_small.ipynb", "ex99_small/ex99_small.new-2026-10-02.ipynb")
+    for folder in (tmp_path, tmp_path / "ex99_small"):
+        (each,) = found(folder).values()
+        assert each.path == tmp_path / "ex99_small/ex99_small.ipynb"
+
+
 def test_what_lies_beside_the_students_is_nobodys(tmp_path: Path) -> None:
     lay(tmp_path, "ex99_small.ipynb", "ada.ipynb", "grades/feedback/x.ipynb")
     (tmp_path / "class.csv").write_text("student,name")
