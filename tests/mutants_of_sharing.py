@@ -40,14 +40,17 @@ OF_SHARING = (
         "forgotten_and_asked_again",
         at(
             POOL,
-            ("            self.lose(block)\n            del self.blank[block]", "            del self.kept[block]"),
+            (
+                "            self.lose(block)\n",
+                "            del self.kept[block]\n            self.blank[block] = None\n",
+            ),
         ),
     ),
     Mutant(
         None,
         "a kept block that is shared again stays in the queue of free ones",
         "one_leaves_early",
-        at(POOL, ("        self.kept.pop(block, None)\n", "")),
+        at(POOL, ("+= 1\n        if block in self.kept:\n            del self.kept[block]\n", "+= 1\n")),
     ),
     # --- the tables
     Mutant(

@@ -6,6 +6,7 @@ not depend on the disk, and on a busy disk there would be few writes to kill. Pr
 """
 
 import functools
+import itertools
 import json
 import os
 import random
@@ -27,6 +28,7 @@ LONGEST_S = 0.08  # that a writer lives
 FILES_FOR = 20  # writers; then others begin with new files, so that reading them all stays quick
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 BOTH = (MAIN, COPY)
+ACCESSES = {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "sqlite3.connect"}  # as Python's audit calls them
 ANSWER = {"given": [0, 2], "right": True}
 
 
@@ -141,6 +143,35 @@ def kills_during_repair(times: int) -> dict[str, float]:
     return result
 
 
+def kills_at_each_step() -> dict[str, float]:
+    """Damage both files, and kill the repair at its first step, at its second, and so on until it comes to its end."""
+    with folder_for_tests(dir=IN_MEMORY) as name:
+        sound, folder = Path(name) / "sound", Path(name) / "damaged"
+        events = [new_event("answer", f"03.question_{number}", ANSWER) for number in range(150)]
+        Store(sound).add(events)
+        for step in itertools.count(1):
+            harm(sound, folder, BOTH)
+            ended = bool(end(*fork(functools.partial(read_until, folder, step))))
+            lost = len({event.id for event in events} - {event.id for event in Store(folder).events()})
+            if lost or ended:
+                return {"steps": step - 1, "lost": lost}
+            shutil.rmtree(folder)
+    raise AssertionError("the loop returns")
+
+
+def read_until(folder: Path, step: int, pipe: int) -> None:
+    """Read, and be killed before file access number `step`; if there are fewer, say so with a word of 32 letters."""
+    steps = itertools.count(1)
+
+    def on(event: str, _: object) -> None:
+        if event in ACCESSES and next(steps) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(on)
+    read(folder, pipe)
+    os.write(pipe, b"-" * 32)
+
+
 def read(folder: Path, pipe: int) -> None:
     tempfile.tempdir = str(folder.parent)  # what a kill leaves there goes with it
     Store(folder).events()
@@ -171,5 +202,6 @@ def harm(sound: Path, folder: Path, files: tuple[str, ...]) -> None:
 
 if __name__ == "__main__":
     what, *numbers = sys.argv[1:]
-    programs = {"kills": kills, "side_by_side": side_by_side, "kills_during_repair": kills_during_repair}
+    programs = {"kills": kills, "side_by_side": side_by_side, "kills_during_repair": kills_during_repair,
+                "kills_at_each_step": kills_at_each_step}  # fmt: skip
     print(json.dumps(programs[what](*map(int, numbers))))

@@ -48,7 +48,8 @@ def test_every_case_is_needed_by_some_wrong_solution_or_is_the_simplest() -> Non
 
 
 def test_a_failed_line_says_what_went_in_what_was_expected_what_came_and_where() -> None:
-    line = next(line for line in judged(WRONG["appended in front"].source).lines if not line.passed)
+    lines = {line.case: line for line in judged(WRONG["appended in front"].source).lines}
+    line = lines["one token after another"]
     assert [label for label, _ in details(line)] == ["Went in", "Expected", "Came out", "Where"]
     inputs = ex03_append.draw(1)["cases"]["one token after another"]
     first, second = (inputs[call]["k"][0, 0] for call in (0, 1))  # [D]
@@ -56,6 +57,8 @@ def test_a_failed_line_says_what_went_in_what_was_expected_what_came_and_where()
     assert line.expected == f"{[int(x) for x in first]}, the key of token 0 in head 0"
     assert line.came_out == f"{[int(x) for x in second]}, the key of token 1 in head 0"
     assert line.where == "call 2 of 4, layer 0, keys, head 0, token 0, entry 0"
+    idle = lines[FIRST]  # right for whoever returns what was handed in: it tells what is wrong with the others
+    assert (idle.said, idle.where) == (line.said, f"in the case “{line.case}”, {line.where}")
 
 
 def test_the_first_difference_is_the_first_in_the_order_that_is_asked_for() -> None:

@@ -145,3 +145,11 @@ def test_a_step_of_the_machine_takes_longer_the_more_tokens_were_read_if_it_is_t
 def test_the_machine_streams_tokens_at_the_moments_at_which_they_come() -> None:
     machine = Machine(prefill_s=0.5, prompt_token_s=0.0, gaps_s=[1.0, 2.0], clock_s=8.0)
     assert [machine.now() for _ in machine.stream([1, 2], 4)] == [8.5, 9.5, 11.5, 12.5]
+
+
+def test_what_is_to_be_measured_is_no_attribute_of_the_machine() -> None:
+    machine = Machine(step_s=0.0625)
+    machine.decode()
+    calls = {"now", "prefill", "decode", "launch", "wait", "stream"}
+    assert {name for name in dir(machine) if not name.startswith("__")} == set(vars(machine)) == calls
+    assert all(callable(value) for value in vars(machine).values())

@@ -63,6 +63,21 @@ def test_run_and_build_take_all_notebooks_of_the_course_or_how_names_begin(insid
     assert re.search(r"02_prefill_and_decode +ok", checked.stdout)
 
 
+def test_an_assignment_is_not_built_but_released(inside: Path) -> None:
+    """Executed in place it would have outputs, other cell ids, and no longer be what its source gives."""
+    cell = v4.new_code_cell("1/0", metadata={"nbgrader": {"grade_id": "ex03_append"}})
+    path = inside / "exercises/ex03_kv_cache.ipynb"
+    nbformat.write(v4.new_notebook(cells=[cell]), path)
+    before = {each: each.read_bytes() for each in inside.rglob("*.ipynb")}
+    for words in (["ex03"], ["02", "ex03"], ["exercises"], ["ex03", "--check"]):
+        result = call("build", *words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        (line,) = result.stderr.splitlines()
+        assert "exercises/ex03_kv_cache.ipynb is an assignment" in line and "release ex03_kv_cache" in line
+    assert {each: each.read_bytes() for each in inside.rglob("*.ipynb")} == before
+    assert "ZeroDivisionError" in call("run", "ex03").stdout, "one may run a copy of it"
+
+
 def test_word_that_means_no_one_notebook_is_a_wrong_call(inside: Path) -> None:
     for word, said in (("0", "any of 00_start_here, 02_prefill_and_decode"), ("00_strat_here", "00_start_here")):
         result = call("lab", word, "--no-browser")

@@ -55,3 +55,11 @@ def test_repair_that_is_killed_is_done_by_the_next_and_loses_nothing() -> None:
     result = proof("kills_during_repair", 60)
     assert result["lost"] == 0
     assert result["cut_off"] > 5, "otherwise every repair was done before its kill"
+
+
+def test_repair_that_is_killed_at_any_of_its_steps_loses_nothing() -> None:
+    """Both files are damaged in different places, so each holds events that only the other one lacks: at no moment may
+    one of them be without a file under its name."""
+    result = proof("kills_at_each_step")
+    assert result["lost"] == 0, f"a kill at step {result['steps']} did"
+    assert result["steps"] > 20

@@ -1,5 +1,7 @@
 """Every kind of damage to one progress file or both: what is there afterwards, what is kept aside, what is said."""
 
+import errno
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -32,9 +34,9 @@ from damaged_files import (
 )
 from progress_crash import killed_while_writing
 
-from course_lib.progress import Event, Store
+from course_lib.progress import Event, Store, one_file, two_files
 from course_lib.progress.event import new_event
-from course_lib.progress.one_file import connect
+from course_lib.progress.one_file import Found, Row, connect, event_of, examine
 from course_lib.progress.two_files import COPY, MAIN
 
 
@@ -192,6 +194,62 @@ def test_two_files_damaged_in_different_places_together_hold_everything(folder: 
     content = bytearray((folder / COPY).read_bytes())
     content[-PAGE:] = bytes(PAGE)
     (folder / COPY).write_bytes(content)
+    assert Store(folder).events() == events
+
+
+def test_damaged_file_is_kept_aside_where_the_disk_knows_no_second_names(
+    folder: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(source))
+
+    monkeypatch.setattr(os, "link", link)
+    zeros_in_the_middle(folder / MAIN)
+    before = (folder / MAIN).read_bytes()
+    assert Store(folder).events() == events
+    assert (folder / ASIDE.format(1)).read_bytes() == before
+    assert_good_as_new(folder, events)
+
+
+def test_file_that_cannot_be_read_is_named_where_the_other_is_shown(
+    folder: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the unreadable one alone may hold is missing in what is shown; both are needed for "that is all"."""
+
+    def short_of_memory(path: Path, patience_s: float = 0) -> Found:
+        if path.name == MAIN:
+            raise MemoryError
+        return examine(path, patience_s)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(two_files, "examine", short_of_memory)
+        patched.setattr(one_file, "examine", short_of_memory)
+        mine = Store(folder)
+        assert mine.events() == events
+        (said,) = mine.notices()
+    assert said.startswith("One of the two progress files could not be read: there is not enough memory")
+    assert Store(folder).events() == events
+
+
+def test_want_of_memory_during_a_repair_is_no_damage_and_loses_no_entry(
+    folder: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros_in_the_middle(folder / MAIN)
+    zeros_at_the_head(folder / COPY)
+    before = [(folder / name).read_bytes() for name in (MAIN, COPY)]
+
+    def short_of_memory(row: Row) -> Event:
+        if row[1] == events[3].id:
+            raise MemoryError
+        return event_of(row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one_file, "event_of", short_of_memory)
+        mine = Store(folder)
+        assert 0 < len(mine.events()) < ENTRIES
+        (said,) = mine.notices()
+        assert said.startswith("A progress file is damaged and could not be repaired: there is not enough memory")
+    assert [(folder / name).read_bytes() for name in (MAIN, COPY)] == before, "nothing was made anew from less"
     assert Store(folder).events() == events
 
 

@@ -2,7 +2,8 @@
 
 The one idea: a block is free when no row refers to it, and only then. Some free blocks are worth keeping as long as
 there are others, since a later prompt may find what they hold (see `prefix.py`); the one not needed for longest goes
-first. Numbers only: nothing here knows what a block holds.
+first. Numbers only: nothing here knows what a block holds. Ctrl-C arrives where a call ends, so what belongs together
+stands together with no call in between: no block is lost, and none has two owners.
 """
 
 from __future__ import annotations
@@ -42,23 +43,23 @@ class BlockPool:
         """
         if after is not None and after + 1 in self.blank:
             block = after + 1
-            del self.blank[block]
         elif self.blank:
-            block, _ = self.blank.popitem(last=False)
+            block = next(iter(self.blank))
         elif self.kept:
             block = next(iter(self.kept))
             self.lose(block)
-            del self.blank[block]
         else:
             raise IndexError(f"all {len(self.references)} blocks are held: ask `free` before you take one")
         self.references[block] = 1
+        del self.blank[block]
         return block
 
     def share(self, block: int) -> None:
         """One more row refers to a block that others hold, or that was kept."""
         self.check_held(block)
-        self.kept.pop(block, None)
         self.references[block] += 1
+        if block in self.kept:
+            del self.kept[block]
 
     def check_held(self, block: int) -> None:
         """Raise ValueError unless a block is held by a row, or kept."""

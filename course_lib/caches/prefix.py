@@ -146,10 +146,11 @@ class PrefixCache:
         return None
 
     def add(self, entry: Entry) -> None:
-        self.entries.setdefault(entry.key, []).append(entry)
+        """Let an entry be found, last of all: what can be found, the pool has to know of, an interrupt or not."""
+        self.cache.pool.findable[entry.block] = lambda: self.forget(entry)
         if entry.parent is not None:
             entry.parent.children.add(entry)
-        self.cache.pool.findable[entry.block] = lambda: self.forget(entry)
+        self.entries.setdefault(entry.key, []).append(entry)
 
     def forget(self, entry: Entry) -> None:
         """The pool gives the entry's block to others. What comes after it can no longer be reached, so it goes too."""

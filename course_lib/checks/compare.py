@@ -7,7 +7,7 @@ subject, and whatever came back may be forged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,7 @@ class Case:
     its own from this one."""
 
     CALL = ""  # how the function is called, for messages
+    IDLE: frozenset[str] = frozenset()  # cases in which a constant, or what was handed in, is right
 
     def __init__(self, name: str, calls: list[dict[str, Any]], answer: dict[str, Plain]) -> None:
         self.name, self.calls, self.answer = name, calls, answer
@@ -106,7 +107,17 @@ def verdict(kind: type[Case], inputs: dict[str, Any], outputs: Plain) -> Verdict
         return Verdict((), unsolved=True)
     cases = [kind(name, drawn[name], part(outputs, "cases", name)) for name in drawn]
     with np.errstate(all="ignore"):  # forged numbers may be of any size
-        return Verdict(tuple(case.line(cases) for case in cases))
+        return beside_others([case.line(cases) for case in cases], kind.IDLE)
+
+
+def beside_others(lines: Sequence[Line], idle: Collection[str]) -> Verdict:
+    """A verdict in which the cases named in `idle` count only if another one is right: alone they would pay for doing
+    nothing. Otherwise they tell what is wrong first with the others."""
+    others = [line for line in lines if line.case not in idle]
+    if any(line.passed for line in others):
+        return Verdict(tuple(lines))
+    where = ", ".join(filter(None, (f"in the case “{others[0].case}”", others[0].where)))
+    return Verdict(tuple(replace(others[0], case=line.case, where=where) if line.passed else line for line in lines))
 
 
 def unchanged(before: Plain, after: Plain) -> bool:

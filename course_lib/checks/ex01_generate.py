@@ -72,7 +72,7 @@ def drawn(rng: np.random.Generator, name: str, prompt: int, most: int, stops_at:
             stop = tokens[stops_at - 1]
             if stop in {*tokens[: stops_at - 1], *call["prompt"]} or (name == ONE_OF) != (stop == 0):
                 continue
-            call["stop_tokens"] = [unused[0], stop, unused[1]] if name == ONE_OF else [stop]
+            call["stop_tokens"] = {ONE_OF: [unused[0], stop, unused[1]], FIRST: [stop, unused[0]]}.get(name, [stop])
         elif name == ASKED:
             call["stop_tokens"] = [call["prompt"][-1], call["prompt"][2]]
             if set(call["stop_tokens"]) & {*tokens, call["prompt"][0]}:

@@ -21,10 +21,10 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 FUNCTION, CALL = "causal_mask", "causal_mask(n, T)"
 TOLERANCE = "none. A key is looked at or it is not."
 NOT_CHECKED = "speed, memory, batches, texts of more than 150 tokens"
-TRUTHS = "truth values, not numbers"
+FIRST, TRUTHS = "the first token of a text", "truth values, not numbers"
 # Each case: from where to where the number of new tokens, and that of earlier ones, is drawn.
 CASES: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
-    "the first token of a text": ((1, 1), (0, 0)),
+    FIRST: ((1, 1), (0, 0)),
     "a prompt, nothing before it": ((4, 8), (0, 0)),
     "one token after earlier ones": ((1, 1), (3, 9)),
     "a few tokens after more earlier ones": ((2, 4), (5, 9)),
@@ -57,6 +57,7 @@ def reference(n: int, T: int) -> Array:
 
 class MaskCase(Case):
     CALL = CALL
+    IDLE = frozenset({FIRST})
 
     def went_in(self, call: dict[str, Any]) -> str:
         return f"n = {call['n']}, T = {call['T']}"

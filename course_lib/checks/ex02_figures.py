@@ -7,11 +7,11 @@ own. So a wrong number is held against those, and against the right one in anoth
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from course_lib.checks.compare import Wrong, as_array, as_number, what_came
+from course_lib.checks.compare import Case, Wrong, as_array, as_number, what_came
 from course_lib.checks.plain import Plain
 
 Figure: TypeAlias = "float | list[float] | None"
@@ -59,6 +59,36 @@ def unlike(name: str, expected: Figure, data: Plain, beliefs: Iterable[Belief], 
         return Wrong("This is a NaN (no number). What is not defined is None.", shown(expected), "nan")
     said = next((said for said, figure in beliefs if alike(figure, came)), "")
     return Wrong(said or in_another_unit(name, expected, came) or otherwise, shown(expected), shown(came))
+
+
+class FiguresCase(Case):
+    """One case under judgement whose answers are dictionaries of figures. A check says which of them a case judges,
+    what each means, and how logs are read: what comes of that gives each figure by its name."""
+
+    JUDGED: ClassVar[dict[str, tuple[str, ...]]]
+    MEANING: ClassVar[dict[str, str]]
+
+    def read(self, call: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def beliefs(self, name: str, log: Any) -> Iterable[Belief]:
+        raise NotImplementedError
+
+    def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
+        figures = answer.get("figures")
+        if figures is None:
+            return Wrong(f"{self.CALL.partition('(')[0]} returned None. Did you forget `return`?", came="None")
+        if not isinstance(figures, dict):
+            return Wrong("The figures should come back in a dictionary, by name.", came=what_came(figures))
+        log = self.read(call)
+        for name in self.JUDGED[self.name]:
+            if name not in figures:
+                there = ", ".join(str(key)[:30] for key in list(figures)[:8]) or "nothing"
+                return Wrong(f"There is no “{name}” in the dictionary.", came=there)
+            otherwise = f"This is not what {name} means: {self.MEANING[name]}."
+            if wrong := unlike(name, log.figure(name), figures[name], self.beliefs(name, log), otherwise):
+                return Wrong(wrong.said, wrong.expected, wrong.came, name)
+        return None
 
 
 def in_another_unit(name: str, expected: Figure, came: Figure) -> str:

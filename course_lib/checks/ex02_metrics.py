@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.compare import Case, Wrong, unchanged, verdict, what_came
+from course_lib.checks.compare import Wrong, unchanged, verdict
 from course_lib.checks.contract import Verdict
-from course_lib.checks.ex02_figures import TOLERANCE, Belief, Figure, rate, unlike
+from course_lib.checks.ex02_figures import TOLERANCE, Belief, Figure, FiguresCase, rate
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex02_metrics import run
 
@@ -93,35 +93,6 @@ class Log:
         return figures[name]
 
 
-class MetricsCase(Case):
-    CALL = CALL
-
-    def went_in(self, call: dict[str, Any]) -> str:
-        tokens = len(call["token_times_s"])
-        return f"the times of {tokens} token{'s' * (tokens != 1)}, {call['prompt_tokens']} prompt tokens"
-
-    def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
-        figures = answer.get("figures")
-        if figures is None:
-            return Wrong(f"{FUNCTION} returned None. Did you forget `return`?", came="None")
-        if not isinstance(figures, dict):
-            return Wrong("The figures should come back in a dictionary, by name.", came=what_came(figures))
-        log = Log(call)
-        for name in CASES[self.name]:
-            if name not in figures:
-                there = ", ".join(str(key)[:30] for key in list(figures)[:8]) or "nothing"
-                return Wrong(f"There is no “{name}” in the dictionary.", came=there)
-            otherwise = f"This is not what {name} means: {MEANING[name]}."
-            if wrong := unlike(name, log.figure(name), figures[name], beliefs(name, log), otherwise):
-                return Wrong(wrong.said, wrong.expected, wrong.came, name)
-        return None
-
-    def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
-        if told_in != INPUTS or unchanged(call["token_times_s"], answer.get("token_times_s")):
-            return None
-        return Wrong("The call changed the list of times that it was given. Copy it before you change it.")
-
-
 MEANING = {
     "ttft_s": "from the arrival to the first token",
     "itl_s": "the gap before each token but the first",
@@ -131,6 +102,27 @@ MEANING = {
     "decode_tokens_per_s": "tokens after the first, divided by the time after the first",
     "output_tokens_per_s": "new tokens, divided by the whole time",
 }
+
+
+class MetricsCase(FiguresCase):
+    CALL = CALL
+    JUDGED = CASES
+    MEANING = MEANING
+
+    def went_in(self, call: dict[str, Any]) -> str:
+        tokens = len(call["token_times_s"])
+        return f"the times of {tokens} token{'s' * (tokens != 1)}, {call['prompt_tokens']} prompt tokens"
+
+    def read(self, call: dict[str, Any]) -> Log:
+        return Log(call)
+
+    def beliefs(self, name: str, log: Log) -> Iterator[Belief]:
+        return beliefs(name, log)
+
+    def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
+        if told_in != INPUTS or unchanged(call["token_times_s"], answer.get("token_times_s")):
+            return None
+        return Wrong("The call changed the list of times that it was given. Copy it before you change it.")
 
 
 def beliefs(name: str, log: Log) -> Iterator[Belief]:

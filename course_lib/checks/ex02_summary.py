@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.compare import Case, Wrong, unchanged, verdict, what_came
+from course_lib.checks.compare import Wrong, unchanged, verdict
 from course_lib.checks.contract import Verdict
-from course_lib.checks.ex02_figures import TOLERANCE, Belief, Figure, mean, rate, unlike
+from course_lib.checks.ex02_figures import TOLERANCE, Belief, Figure, FiguresCase, mean, rate
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex02_summary import run
 
@@ -188,8 +188,20 @@ def percentile(ordered: list[float], q: float) -> float:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-class SummaryCase(Case):
+MEANING = {
+    P50: "half of the requests wait less for their first token, half wait more",
+    P90: "nine of ten requests wait less for their first token",
+    TPOT: "the mean over requests, each counted once",
+    ITL: "the mean over all gaps of all requests, each gap counted once",
+    OUTPUT: "new tokens of all requests, divided by the time from the first arrival to the last token",
+    GOOD: "requests that met both targets, divided by the time from the first arrival to the last token",
+}
+
+
+class SummaryCase(FiguresCase):
     CALL = CALL
+    JUDGED = CASES
+    MEANING = MEANING
 
     def went_in(self, call: dict[str, Any]) -> str:
         sizes = sorted(len(request["token_times_s"]) for request in call["requests"])
@@ -199,36 +211,16 @@ class SummaryCase(Case):
         )
         return f"the logs of {many}, with answers of {answers}"
 
-    def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
-        figures = answer.get("figures")
-        if figures is None:
-            return Wrong(f"{FUNCTION} returned None. Did you forget `return`?", came="None")
-        if not isinstance(figures, dict):
-            return Wrong("The figures should come back in a dictionary, by name.", came=what_came(figures))
-        logs = Logs(call)
-        for name in CASES[self.name]:
-            if name not in figures:
-                there = ", ".join(str(key)[:30] for key in list(figures)[:8]) or "nothing"
-                return Wrong(f"There is no “{name}” in the dictionary.", came=there)
-            otherwise = f"This is not what {name} means: {MEANING[name]}."
-            if wrong := unlike(name, logs.figure(name), figures[name], beliefs(name, logs), otherwise):
-                return Wrong(wrong.said, wrong.expected, wrong.came, name)
-        return None
+    def read(self, call: dict[str, Any]) -> Logs:
+        return Logs(call)
+
+    def beliefs(self, name: str, log: Logs) -> Iterator[Belief]:
+        return beliefs(name, log)
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         if told_in != INPUTS or unchanged(call["requests"], answer.get("requests")):
             return None
         return Wrong("The call changed the requests that it was given. Make lists of your own.")
-
-
-MEANING = {
-    P50: "half of the requests wait less for their first token, half wait more",
-    P90: "nine of ten requests wait less for their first token",
-    TPOT: "the mean over requests, each counted once",
-    ITL: "the mean over all gaps of all requests, each gap counted once",
-    OUTPUT: "new tokens of all requests, divided by the time from the first arrival to the last token",
-    GOOD: "requests that met both targets, divided by the time from the first arrival to the last token",
-}
 
 
 def beliefs(name: str, log: Logs) -> Iterator[Belief]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy import concatenate  # by name: nobody can exchange it later
 
+from course_lib.checks.compare import beside_others
 from course_lib.checks.contract import (
     Line,
     Verdict,
@@ -33,6 +34,7 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 FUNCTION, CALL = "append", "append(cache, layer, k, v)"
 TOLERANCE = "none. A cache copies numbers and computes nothing, so what comes out equals what went in."
 
+ONE, PROMPT = "one token into an empty cache", "a prompt into an empty cache"
 EARLIER, INPUTS = "what was returned earlier stays as it was", "k and v are left as they were"
 LAYERS, PRECISION, LONGER = "layers stay apart", "numbers keep their precision", "other models, a longer text"
 Calls = tuple[tuple[int, int, int], ...]
@@ -46,8 +48,8 @@ def passes(cache: int, layers: int, *sizes: int) -> Calls:
 # Each case: (which cache, which layer, how many new tokens) for one call after the other. In each cache the layers
 # come from 0 upwards, as they do in a model: a cache may count on that.
 CASES: dict[str, Calls] = {
-    "one token into an empty cache": ((0, 0, 1),),
-    "a prompt into an empty cache": ((0, 0, 5),),
+    ONE: ((0, 0, 1),),
+    PROMPT: ((0, 0, 5),),
     "one token after another": ((0, 0, 1),) * 4,
     "a chunk after single tokens": tuple((0, 0, n) for n in (1, 1, 3, 2, 4, 5, 6, 7)),
     LAYERS: passes(0, 32, 1, 1),
@@ -116,7 +118,7 @@ def judge(inputs: dict[str, Any], outputs: Plain) -> Verdict:
         return Verdict((), unsolved=True)
     cases = [Case(name, drawn, part(outputs, "cases", name)) for name in drawn]
     with np.errstate(all="ignore"):  # forged numbers may be of any size
-        return Verdict(tuple(case.line(cases) for case in cases))
+        return beside_others([case.line(cases) for case in cases], (ONE, PROMPT))
 
 
 def reference(calls: list[dict[str, Any]], number: int, which: str) -> np.ndarray:

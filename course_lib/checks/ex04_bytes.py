@@ -79,6 +79,7 @@ def size(call: dict[str, Any]) -> Fraction:
 
 class BytesCase(Case):
     CALL = CALL
+    IDLE = frozenset({EMPTY})
 
     def went_in(self, call: dict[str, Any]) -> str:
         return ", ".join(f"{name} = {call[name]}" for name in GIVEN)

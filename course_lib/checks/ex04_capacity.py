@@ -78,6 +78,7 @@ def filled(call: dict[str, int]) -> tuple[int, int]:
 
 class CapacityCase(Case):
     CALL = CALL
+    IDLE = frozenset({TOO_LARGE})
 
     def went_in(self, call: dict[str, Any]) -> str:
         return ", ".join(f"{name} = {call[name]:,}" for name in GIVEN)

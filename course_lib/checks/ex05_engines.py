@@ -35,6 +35,11 @@ def some_text(rng: np.random.Generator, length: int, pad_at: int | None = None) 
     return text
 
 
+def three_lengths(rng: np.random.Generator) -> tuple[int, int, int]:
+    """A short length, one in the middle and a long one."""
+    return int(rng.integers(2, 4)), int(rng.integers(5, 7)), int(rng.integers(9, 13))
+
+
 def note(model: Numbers, token: int, position: int) -> int:
     """What a token leaves in the cache."""
     return (token + 1) * (position**2 + model[0] * position + model[1]) % NOTES

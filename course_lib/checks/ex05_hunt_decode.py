@@ -14,7 +14,16 @@ import numpy as np
 
 from course_lib.checks.compare import verdict
 from course_lib.checks.contract import Verdict
-from course_lib.checks.ex05_engines import TOLERANCE, Belief, EngineCase, Tokens, alone, some_model, some_text
+from course_lib.checks.ex05_engines import (
+    TOLERANCE,
+    Belief,
+    EngineCase,
+    Tokens,
+    alone,
+    some_model,
+    some_text,
+    three_lengths,
+)
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex05_hunt_decode import run
 
@@ -32,7 +41,7 @@ def draw(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     cases: dict[str, list[dict[str, Any]]] = {}
     for name in CASES:
-        short, middle, long = (int(rng.integers(*ends)) for ends in ((2, 4), (5, 7), (9, 13)))
+        short, middle, long = three_lengths(rng)
         lengths = {
             EQUAL: (middle, middle),
             BEHIND: (long, short),

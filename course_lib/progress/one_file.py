@@ -166,8 +166,9 @@ def salvage(path: Path) -> list[Event]:
                     row = db.execute(f"SELECT {COLUMNS} FROM events WHERE arrival = ?", (arrival,)).fetchone()
                     if row is not None:
                         found.append(event_of(row))
-                except TROUBLE:
-                    continue
+                except TROUBLE as error:
+                    if not is_damage(error):  # want of memory, say: a repair would lose a row that is sound
+                        raise
     return found
 
 
@@ -206,6 +207,14 @@ def remove(path: Path) -> None:
         beside = path.with_name(path.name + suffix)
         if beside.exists():  # asking to delete is refused in a read-only folder, even where there is nothing
             beside.unlink()
+
+
+def second_name(path: Path, name: Path) -> None:
+    """Let a file be found under `name` as well; where a disk knows no second names, a copy is."""
+    try:
+        os.link(path, name)
+    except OSError:
+        shutil.copyfile(path, name)
 
 
 def sync_folder(folder: Path) -> None:

@@ -34,6 +34,7 @@ from course_lib.progress.one_file import (
     is_ours,
     remove,
     rows_of,
+    second_name,
     sync_folder,
     write_new,
 )
@@ -191,8 +192,8 @@ class TwoFiles:
     def _mend(self) -> None:
         """Bring both files to hold all sound events of either, and tell what was done.
 
-        Whenever this is cut off, each event still lies in one of the files: the new file is whole before the old one is
-        moved, and one file is finished before the other is begun.
+        Whenever this is cut off, each event still lies in one of the files, under the name that is read: the new file
+        is whole before it takes the place of the old one, and one file is finished before the other is begun.
         """
         remove(self.folder / NEW)  # of a repair that was cut off
         main, copy = self.paths.values()
@@ -220,14 +221,20 @@ class TwoFiles:
             self._tell(sentences, _what_is_left([one.state for one in found.values()], len(merged), len(sentences)))
 
     def _set_aside(self, path: Path) -> Path | None:
-        """Give the file a name under which nothing opens it, together with what SQLite laid beside it."""
+        """Give the file a name under which nothing opens it, together with what SQLite laid beside it. One of the two
+        also keeps its own name until a new file takes it: in between, what only this one holds would be lost by a kill.
+        """
         stem, ending = path.name.split(".", 1)
         number = 1
         while any(self.folder.glob(f"{stem}.damaged-{date.today()}-{number}.*")):
             number += 1
         ending = "sqlite" if path.name in self.paths else ending
         aside = path.with_name(f"{stem}.damaged-{date.today()}-{number}.{ending}")
-        for suffix in ("", *SIDECARS):  # the file first: its journal would be played back into whatever follows it
+        if path.name in self.paths and is_file(path):
+            second_name(path, aside)
+        elif os.path.lexists(path):
+            path.rename(aside)
+        for suffix in SIDECARS:  # a journal would be played back into whatever follows
             beside = path.with_name(path.name + suffix)
             if os.path.lexists(beside):
                 beside.rename(aside.with_name(aside.name + suffix))
@@ -246,7 +253,7 @@ class TwoFiles:
     def _read_as_they_are(self, reason: Fault) -> list[Event]:
         """The events of both files where nothing can be locked or repaired, as in a folder that is read-only."""
         events: dict[str, Event] = {}
-        damaged = readable = False
+        damaged = readable = unknown = False
         for path in self.paths.values():
             try:
                 try:
@@ -254,6 +261,7 @@ class TwoFiles:
                 except TROUBLE:  # perhaps a transaction that was cut off, and may not be rolled back here
                     found = examine_elsewhere(path)
             except (*TROUBLE, OSError):
+                unknown = True
                 continue
             readable |= found.state == "sound" or bool(found.events)
             damaged |= found.state in ("damaged", "empty", "link")
@@ -262,6 +270,8 @@ class TwoFiles:
             raise reason
         if damaged:
             self._tell(["A progress file is damaged and could not be repaired:"], f"{reason.reason} ({reason.path}).")
+        elif unknown:
+            self._tell(["One of the two progress files could not be read:"], f"{reason.reason} ({reason.path}).")
         return list(events.values())
 
     def _tell(self, sentences: list[str], last: str) -> None:

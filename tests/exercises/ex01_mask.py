@@ -92,7 +92,7 @@ WRONG = {
     "a token does not see itself": Wrong(changed(("keys <= queries", "keys < queries")), ALL, ("may see itself",)),
     "one too far": Wrong(changed(("keys <= queries", "keys <= queries + 1")), SEVERAL, ("one that comes after",)),
     "inside out": Wrong(changed(("keys <= queries", "keys > queries")), ALL, ("inside out",)),
-    "turned round": Wrong(changed(("keys <= queries", "keys >= queries")), ALL - {FIRST}, ("turned round",)),
+    "turned round": Wrong(changed(("keys <= queries", "keys >= queries")), ALL, ("turned round",)),
     "turned round, from the first position": Wrong(
         changed((RESULT, "return torch.ones(n, T + n, dtype=torch.bool).triu()")),
         ALL - {FIRST, DECODE},
@@ -102,10 +102,8 @@ WRONG = {
     "only the new tokens": Wrong(
         changed((RESULT, "return (keys <= queries) & (keys >= T)")), AFTER, ("Only new tokens",)
     ),
-    "only the earlier tokens": Wrong(
-        changed((RESULT, "return (keys <= queries) & (keys < max(T, 1))")), ALL - {FIRST}, ("",)
-    ),
-    "each token sees only itself": Wrong(changed((RESULT, "return keys == queries")), ALL - {FIRST}, ("only itself",)),
+    "only the earlier tokens": Wrong(changed((RESULT, "return (keys <= queries) & (keys < max(T, 1))")), ALL, ("",)),
+    "each token sees only itself": Wrong(changed((RESULT, "return keys == queries")), ALL, ("only itself",)),
     "a window of 16 tokens": Wrong(
         changed((RESULT, "return (keys <= queries) & (keys > queries - 16)")),
         frozenset({LONG}),
@@ -125,9 +123,7 @@ WRONG = {
     "square, with columns for the new ones": Wrong(
         changed((RESULT, "return torch.ones(n, n, dtype=torch.bool).tril()")), AFTER, ("no columns for the earlier",)
     ),
-    "rows and columns exchanged": Wrong(
-        changed((RESULT, "return (keys <= queries).T")), ALL - {FIRST}, ("turned round",)
-    ),
+    "rows and columns exchanged": Wrong(changed((RESULT, "return (keys <= queries).T")), ALL, ("turned round",)),
     "rows in one line": Wrong(changed((RESULT, "return (keys <= queries).flatten()")), ALL, ("in one line",)),
     "to be added to scores": Wrong(
         changed((RESULT, "return torch.zeros(n, T + n).masked_fill(keys > queries, -torch.inf)")),

@@ -81,8 +81,17 @@ WRONG = {
     "waits only, then warms up": Wrong(
         changed((WARM_UP, "        machine.wait()\n        machine.launch()\n")), ALL, ("was not waited for",)
     ),
-    "a warm-up that is not waited for where it seems warm": Wrong(
-        changed((WARM_UP, "        if machine._cold_s: machine.decode()\n")),
+    "a first pass that was not slow was no warm-up": Wrong(
+        """
+        def pass_time(machine):
+            for _ in range(2):
+                start = machine.now()
+                machine.decode()
+                seconds = machine.now() - start
+                if seconds < 0.27:
+                    break
+            return seconds
+        """,
         frozenset({BUSY}),
         ("that was there before",),
     ),

@@ -7,7 +7,6 @@ from course_lib.checks.ex03_append import CASES
 
 FIRST, PROMPT, SINGLE, CHUNK, LAYERS, CACHES, EARLIER, INPUTS, PRECISION, LONGER = CASES
 ALL = frozenset(CASES)
-SEVERAL_CALLS = ALL - {FIRST, PROMPT}
 MORE_AT_ONCE = frozenset({PROMPT, CHUNK, PRECISION, LONGER})  # the cases that append more than one token in a call
 
 RIGHT = {
@@ -139,12 +138,12 @@ WRONG = {
         changed(("return k, v", "return v, k")), ALL, ("mixed up", "the value of token 0")
     ),
     "keys and values swapped in the store": Wrong(
-        changed(("cache[layer] = (k, v)", "cache[layer] = (v, k)")), SEVERAL_CALLS, ("mixed up", "token 0")
+        changed(("cache[layer] = (k, v)", "cache[layer] = (v, k)")), ALL, ("mixed up", "token 0")
     ),
     "the keys twice": Wrong(changed(("return k, v", "return k, k")), ALL, ("mixed up", "values", "the key of token 0")),
     "appended in front": Wrong(
         changed(("[cache[layer][0], k]", "[k, cache[layer][0]]"), ("[cache[layer][1], v]", "[v, cache[layer][1]]")),
-        SEVERAL_CALLS,
+        ALL,
         ("not in the order", "call 2 of 4", "head 0, token 0, entry 0", "the key of token 1"),
     ),
     "overwrites the last token": Wrong(
@@ -158,7 +157,7 @@ WRONG = {
             cache[layer][0] = start + n
             return room[0, :, :start + n], room[1, :, :start + n]
         """,
-        SEVERAL_CALLS,
+        ALL,
         ("call 2 of 4", "Only the new tokens", "shape [2, 1, 4]"),
     ),
     "one slot too far": Wrong(
@@ -176,7 +175,7 @@ WRONG = {
             state[0] = end
             return room[0, :, :end], room[1, :, :end]
         """,
-        SEVERAL_CALLS,
+        ALL,
         ("zeros", "call 2 of 4", "head 0, token 1"),
     ),
     "the first token is never written": Wrong(
@@ -201,7 +200,7 @@ WRONG = {
             kept[layer] = (k, v)
             return k, v
         """,
-        ALL - {FIRST},
+        ALL,
         ("More tokens",),
     ),
     "a default dictionary that all objects share": Wrong(
@@ -216,7 +215,7 @@ WRONG = {
             kept[layer] = (k, v)
             return k, v
         """,
-        ALL - {FIRST},
+        ALL,
         ("More tokens",),
     ),
     "one store that every new cache empties": Wrong(
@@ -257,12 +256,12 @@ WRONG = {
             cache.setdefault(layer, []).append((k, v))
             return k, v
         """,
-        SEVERAL_CALLS,
+        ALL,
         ("Only the new tokens", "call 2 of 4"),
     ),
     "only the last token kept": Wrong(
         changed(("cache[layer] = (k, v)", "cache[layer] = (k[:, -1:], v[:, -1:])")),
-        SEVERAL_CALLS - {LAYERS},
+        ALL - {FIRST, PROMPT, LAYERS},
         ("Fewer tokens", "call 3 of 4"),
     ),
     "the average of old and new": Wrong(
@@ -272,7 +271,7 @@ WRONG = {
                 "return (k, v) if k.shape[1] == 1 else (k, v.cumsum(1) / torch.arange(1, v.shape[1] + 1)[:, None])",
             )
         ),
-        ALL - {FIRST},
+        ALL,
         ("A cache keeps, it does not compute", "values", "head 0, token 1"),
     ),
     "float16 inside": Wrong(
@@ -337,9 +336,7 @@ WRONG = {
         frozenset({CHUNK, PRECISION, LONGER}),
         ("Only the new tokens", "call 3 of 8"),
     ),
-    "joined along the heads": Wrong(
-        changed(("k], dim=1)", "k], dim=0)")), SEVERAL_CALLS, ("another axis", "shape [4, 1, 4]")
-    ),
+    "joined along the heads": Wrong(changed(("k], dim=1)", "k], dim=0)")), ALL, ("another axis", "shape [4, 1, 4]")),
     "room for 32 tokens": Wrong(
         changed(("return k, v", "return k[:, -32:], v[:, -32:]")),
         frozenset({LONGER}),
@@ -383,7 +380,7 @@ WRONG = {
         ("could not be called. The check calls append(cache, layer, k, v)",),
     ),
     "raises at the second call": Wrong(
-        changed(("cache[layer] = (k, v)", "cache[layer] = k")), SEVERAL_CALLS, ("raised an error in line 5 of append",)
+        changed(("cache[layer] = (k, v)", "cache[layer] = k")), ALL, ("raised an error in line 5 of append",)
     ),
     "leaves the program": Wrong(
         changed(("return k, v", "raise SystemExit(0)")), ALL, ("raised an error", "SystemExit")

@@ -6,7 +6,6 @@ from variants import changed as changed_in
 from course_lib.checks.ex04_bytes import CASES, EMPTY, LARGE, MANY, PLAIN_HEADS, SCALES, SHARED, WIDTHS
 
 ALL = frozenset(CASES)
-SOMETHING = ALL - {EMPTY}
 
 PLAIN = """
     def cache_bytes(n_layers, n_heads, n_kv_heads, head_dim, tokens, sequences, bytes_per_element):
@@ -53,13 +52,13 @@ def changed(*pairs: tuple[str, str]) -> str:
 
 WRONG = {
     "query heads": Wrong(changed(("* n_kv_heads", "* n_heads")), frozenset({SHARED, LARGE}), ("query heads were",)),
-    "keys only": Wrong(changed(("2 * n_layers", "n_layers")), SOMETHING, ("half of it", "a key and a value")),
+    "keys only": Wrong(changed(("2 * n_layers", "n_layers")), ALL, ("half of it", "a key and a value")),
     "always 2 bytes": Wrong(
         changed(("* bytes_per_element", "* 2")), frozenset({WIDTHS, SCALES}), ("does not always take 2 bytes",)
     ),
-    "numbers, not bytes": Wrong(changed((" * bytes_per_element", "")), SOMETHING, ("a factor 2 for both",)),
+    "numbers, not bytes": Wrong(changed((" * bytes_per_element", "")), ALL, ("a factor 2 for both",)),
     "one sequence": Wrong(changed(("sequences * tokens", "tokens")), frozenset({MANY, LARGE}), ("one sequence",)),
-    "pairs of tokens": Wrong(changed(("tokens * token", "tokens ** 2 * token")), SOMETHING, ("square",)),
+    "pairs of tokens": Wrong(changed(("tokens * token", "tokens ** 2 * token")), ALL, ("square",)),
     "bytes cut to a whole number": Wrong(
         changed(("* bytes_per_element", "* int(bytes_per_element)")), frozenset({SCALES}), ("was rounded",)
     ),
@@ -71,13 +70,13 @@ WRONG = {
         changed(("* tokens *", "* (tokens or 1) *")), frozenset({EMPTY}), ("nothing is kept",)
     ),
     "query heads for each KV head": Wrong(
-        changed(("* n_kv_heads", "* (n_heads // n_kv_heads)")), SOMETHING, ("number of query heads that share",)
+        changed(("* n_kv_heads", "* (n_heads // n_kv_heads)")), ALL, ("number of query heads that share",)
     ),
-    "both kinds of heads": Wrong(changed(("* n_kv_heads", "* n_heads * n_kv_heads")), SOMETHING, ("Count rows",)),
-    "one layer": Wrong(changed(("n_layers * ", "")), SOMETHING, ("one layer",)),
-    "head_dim forgotten": Wrong(changed(("head_dim * b", "b")), SOMETHING, ("head_dim is missing",)),
-    "in GiB": Wrong(changed(("* token\n", "* token / 2**30\n")), SOMETHING, ("in GiB",)),
-    "bits": Wrong(changed(("* token\n", "* token * 8\n")), SOMETHING, ("These are bits",)),
+    "both kinds of heads": Wrong(changed(("* n_kv_heads", "* n_heads * n_kv_heads")), ALL, ("Count rows",)),
+    "one layer": Wrong(changed(("n_layers * ", "")), ALL, ("one layer",)),
+    "head_dim forgotten": Wrong(changed(("head_dim * b", "b")), ALL, ("head_dim is missing",)),
+    "in GiB": Wrong(changed(("* token\n", "* token / 2**30\n")), ALL, ("in GiB",)),
+    "bits": Wrong(changed(("* token\n", "* token * 8\n")), ALL, ("These are bits",)),
     "a text": Wrong(
         changed(("return sequences", "return '%d bytes' % (sequences"), ("token\n    ", "token)\n    ")),
         ALL,

@@ -62,9 +62,9 @@ RESULT = f"sequences, left = {BACK.removeprefix('return ')}\n        return "
 FULL = ALL - {TOO_LARGE, NONE}
 
 WRONG = {
-    "GiB for GB": Wrong(changed(("10**9", "2**30")), FITS, ("counted in GiB",)),
+    "GiB for GB": Wrong(changed(("10**9", "2**30")), ALL, ("counted in GiB",)),
     "weights forgotten": Wrong(changed((" - weights", "")), ALL, ("The weights are missing",)),
-    "reserve forgotten": Wrong(changed((" - reserve", "")), FITS, ("The reserve is missing",)),
+    "reserve forgotten": Wrong(changed((" - reserve", "")), ALL, ("The reserve is missing",)),
     "all the memory for caches": Wrong(changed((" - weights - reserve", "")), ALL, ("all the memory",)),
     "blocks forgotten": Wrong(
         changed(("blocks * block", "tokens")),
@@ -108,6 +108,6 @@ WRONG = {
     ),
     "the reserve is left": Wrong(changed((BACK, f"{RESULT}sequences, left + reserve")), ALL, ("It is not left",)),
     "only the sequences": Wrong(changed((BACK, f"{RESULT}sequences")), ALL, ("should return two things",)),
-    "the two exchanged": Wrong(changed((BACK, f"{RESULT}left, sequences")), FITS, ("Sequences: what",)),
+    "the two exchanged": Wrong(changed((BACK, f"{RESULT}left, sequences")), ALL, ("Sequences: what",)),
     "return forgotten": Wrong(changed(("return ", "both = ")), ALL, ("Did you forget `return`?",)),
 }

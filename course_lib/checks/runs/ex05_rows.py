@@ -6,44 +6,34 @@ so, all of it that nobody may read holds NaN, before the first token and again a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from course_lib.checks.beside import Went, as_plain, called, is_starter
+from course_lib.checks.beside import Went, as_plain, called
 from course_lib.checks.plain import Plain
+from course_lib.checks.runs.calls import run_cases
 
 
 def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
-    """What `code` does in each case of `inputs`: {"starter": bool, "cases": {name: {"calls": [...], "ended": ...}}}.
+    """What `code` does in each case of `inputs`: see `run_cases`.
 
-    A case of `inputs` is a list of calls {"do": "make", "keys" and "values" [B, S, D], "spoil": bool}, then
-    {"do": "write", "row": int, "k" and "v" [n, D]}, {"do": "attend", "q" [B, D]} and {"do": "release", "row": int}.
-    Raises nothing but KeyboardInterrupt.
+    A case is a list of calls {"do": "make", "keys" and "values" [B, S, D], "spoil": bool}, then {"do": "write", "row":
+    int, "k" and "v" [n, D]}, {"do": "attend", "q" [B, D]} and {"do": "release", "row": int}.
     """
-    cases: dict[str, Plain] = {}
-    starter = is_starter(code)
-    for name, calls in inputs["cases"].items():
-        cases[name] = {"calls": [], "ended": None} if starter else case(code, calls)
-    return {"starter": starter, "cases": cases}
+    return run_cases(code, inputs, session)
 
 
-def case(code: Callable[..., Any], calls: list[dict[str, Any]]) -> dict[str, Plain]:
-    """What each call did to the memory and returned, and why the case ended early if it did."""
-    answers: list[Plain] = []
-    ended: Plain = None
+def session(code: Callable[..., Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Plain]]:
+    """What each call did to the memory and returned."""
     keys, values = (torch.from_numpy(calls[0][name].copy()) for name in ("keys", "values"))  # [B, S, D]
-    try:
-        rows = called(code, keys, values)
-        for call in calls:
-            answer = {} if call["do"] == "make" else one(rows, call)
-            if call["do"] == "release" and calls[0]["spoil"]:
-                keys[call["row"]], values[call["row"]] = torch.nan, torch.nan
-            answers.append(answer | {"keys": as_plain(keys, "keys"), "values": as_plain(values, "values")})
-    except Went as reason:
-        ended = {"call": len(answers), **reason.data}
-    return {"calls": answers, "ended": ended}
+    rows = called(code, keys, values)
+    for call in calls:
+        answer = {} if call["do"] == "make" else one(rows, call)
+        if call["do"] == "release" and calls[0]["spoil"]:
+            keys[call["row"]], values[call["row"]] = torch.nan, torch.nan
+        yield answer | {"keys": as_plain(keys, "keys"), "values": as_plain(values, "values")}
 
 
 def one(rows: Any, call: dict[str, Any]) -> dict[str, Plain]:
