@@ -19,8 +19,6 @@ The seconds of a step are the median over the steps of a round; ways that are co
 that can be (not with `generate`).
 """
 
-import argparse
-import json
 import random
 import statistics
 import sys
@@ -34,11 +32,11 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its cuda.py would hide the package `cuda`
 
 import torch  # noqa: E402
-from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from benchmarks.decode import FIVE_MILLION, ONE_MILLION  # noqa: E402
+from benchmarks import command  # noqa: E402
+from benchmarks.models import FIVE_MILLION, ONE_MILLION  # noqa: E402
 from course_lib import checkpoints  # noqa: E402
 from course_lib.caches import Cache, ContiguousCache, PagedCache  # noqa: E402
 from course_lib.generation import generate, prefill  # noqa: E402
@@ -263,38 +261,16 @@ def table(case: dict[str, Any]) -> Table:
     return shown
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there; - is standard output, without a table")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES), metavar="NAME", help=", ".join(CASES))
-    options = parser.parse_args()
-    if options.rounds < 1 or options.new_tokens < 2 or options.threads < 1:
-        parser.error("--rounds and --threads must be at least 1, --new-tokens at least 2")
-    most = min(CASES[name].max_positions for name in options.case) - max(LENGTHS)
-    if options.new_tokens > most:
-        parser.error(f"--new-tokens must be at most {most}: the models know no more positions")
+def main() -> None:
+    options = command.options(__doc__, CASES, min(c.max_positions for c in CASES.values()) - max(LENGTHS), threads=1)
     torch.set_num_threads(options.threads)
     cases = []
     for name in options.case:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         model = checkpoints.random(CASES[name], seed=0, dtype=torch.float32)
         cases.append(summary(name, model, measure(model, options.rounds, options.new_tokens), options.new_tokens))
-    report = {"torch": torch.__version__, "cases": cases}
-    if options.json != "-":
-        for case in cases:
-            Console().print(table(case))
-    if options.json == "-":
-        print(json.dumps(report, indent=2))
-    elif options.json:
-        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+    command.report(cases, [table(case) for case in cases], options.json)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command.run(main)

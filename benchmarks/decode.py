@@ -13,34 +13,27 @@ a machine that slows down slows all three; the median over the rounds is printed
   as many bytes, in the better of two memory layouts (by rows, by columns).
 """
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its cuda.py would hide the package `cuda`
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from benchmarks import command  # noqa: E402
+from benchmarks.models import FIVE_MILLION, ONE_MILLION  # noqa: E402
 from benchmarks.peers import as_transformers  # noqa: E402
 from course_lib import checkpoints  # noqa: E402
 from course_lib.caches import ContiguousCache  # noqa: E402
 from course_lib.generation import generate  # noqa: E402
-from course_lib.model import ModelConfig, Transformer  # noqa: E402
-
-ONE_MILLION = ModelConfig(
-    vocab_size=1024, n_layers=2, d_model=192, n_heads=6, n_kv_heads=2, head_dim=32, d_ff=512, max_positions=1024
-)
-FIVE_MILLION = ModelConfig(
-    vocab_size=4096, n_layers=4, d_model=288, n_heads=9, n_kv_heads=3, head_dim=32, d_ff=768, max_positions=1024
-)
+from course_lib.model import Transformer  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,7 @@ def measure(model: Transformer, rounds: int, new_tokens: int) -> list[Round]:
     return results[1:]
 
 
-def summary(name: str, model: Transformer, results: list[Round], new_tokens: int) -> dict[str, object]:
+def summary(name: str, model: Transformer, results: list[Round], new_tokens: int) -> dict[str, Any]:
     """The medians of a case, under the names of the JSON file."""
 
     def median(value: Callable[[Round], float]) -> float:
@@ -143,7 +136,7 @@ def summary(name: str, model: Transformer, results: list[Round], new_tokens: int
     }
 
 
-def table(cases: list[dict[str, object]]) -> Table:
+def table(cases: list[dict[str, Any]]) -> Table:
     shown = Table(title="Decoding one sequence")
     columns = {
         "model": "{}",
@@ -161,16 +154,8 @@ def table(cases: list[dict[str, object]]) -> Table:
     return shown
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there; - is standard output, without a table")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--threads", type=int, help="for all cases, instead of what suits each")
-    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES), metavar="NAME", help=", ".join(CASES))
-    options = parser.parse_args()
-    if options.rounds < 1 or options.new_tokens < 2 or (options.threads is not None and options.threads < 1):
-        parser.error("--rounds and --threads must be at least 1, --new-tokens at least 2")
+def main() -> None:
+    options = command.options(__doc__, CASES, ONE_MILLION.max_positions - len(PROMPT))
     all_cores, cases = torch.get_num_threads(), []
     for name in options.case:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
@@ -178,18 +163,8 @@ def main() -> int:
         torch.set_num_threads(options.threads or case.threads or all_cores)
         model = case.build(case.dtype)
         cases.append(summary(name, model, measure(model, options.rounds, options.new_tokens), options.new_tokens))
-    report = {"torch": torch.__version__, "cases": cases}
-    if options.json != "-":
-        Console().print(table(cases))
-    if options.json == "-":
-        print(json.dumps(report, indent=2))
-    elif options.json:
-        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+    command.report(cases, [table(cases)], options.json)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command.run(main)

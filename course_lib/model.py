@@ -110,8 +110,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """softmax(q k^T / sqrt(D)) v for q [B, H_q, T, D] over k and v [B, H, S, D]; returns [B, H_q, T, D].
 
     The G query heads that share a key/value head stand side by side as G * T queries of that head, so the cached
-    heads are read once and never repeated. `mask` [B, 1, G * T, S] is True where a query may look; None hides
-    nothing. Formula and mask: Attention Is All You Need, section 3.2; the grouping: GQA, Ainslie et al. 2023.
+    heads are read once and never repeated. `mask` [B, 1, G * T, S] is True where a query may look ([B, 1, 1, S] is for
+    all of them), None hides nothing. Formula and mask: Attention Is All You Need, section 3.2; the grouping: GQA,
+    Ainslie et al. 2023.
     """
     grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])  # [B, H, G * T, D]
     return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape)
@@ -198,7 +199,7 @@ class Transformer(nn.Module):
         with cache.step(counts, rows, limit=self.config.max_positions) as step:
             cos, sin = rotation(self.config, step.positions, self.dtype, step.end)  # [B, T, 1, D]
             mask = step.mask  # [B, 1, T, S]
-            if mask is not None:  # one copy for each of the G query heads that share a key/value head
+            if mask is not None and T > 1:  # one copy for each of the G query heads that share a key/value head
                 mask = mask.repeat(1, 1, self.config.n_heads // self.config.n_kv_heads, 1)
             x = F.embedding(tokens, self.embedding)  # [B, T, d_model]
             for index, layer in enumerate(self.layers):

@@ -199,13 +199,7 @@ FOUND_IN_COURSES = (
         9,
         "padding is masked in prefill, forgotten in decode",
         "ragged prompts",
-        at(
-            CONTIGUOUS,
-            (
-                "self.mask = visible(self.positions, torch.where(slot",
-                "self.mask = None if max(counts) == 1 else visible(self.positions, torch.where(slot",
-            ),
-        ),
+        at(CONTRACT, ("if min(starts) == slots - 1:", "if max(counts) == 1:")),
     ),
     Mutant(
         10,
@@ -265,8 +259,8 @@ FOUND_IN_COURSES = (
         at(
             CONTIGUOUS,
             (
-                "narrow(3, 0, end)",
-                "narrow(3, 0, end if count > 1 else cache.capacity)",
+                "narrow(3, 0, ends[0])",
+                "narrow(3, 0, ends[0] if counts[0] > 1 else self.capacity)",
             ),
         ),
     ),

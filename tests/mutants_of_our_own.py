@@ -75,13 +75,13 @@ OUR_OWN = (
         None,
         "values are written one slot early where rows are ragged",
         "ragged prompts",
-        at(CONTIGUOUS, ("values[row, :, self.slot] =", "values[row, :, self.slot - 1] =")),
+        at(CONTIGUOUS, ("[self.row, self.slot] =", "[self.row, self.slot - 1] =")),
     ),
     Mutant(
         None,
         "ragged rows are written to the rows of the batch, not of the cache",
         "rows in any order",
-        at(CONTIGUOUS, ("row = self.rows[self.batch]", "row = self.batch")),
+        at(CONTIGUOUS, ("self.row, self.slot = row[:, None]", "self.row, self.slot = torch.arange(len(row))[:, None]")),
     ),
     Mutant(
         None,

@@ -123,19 +123,19 @@ OF_SHARING = (
         None,
         "shorter rows are filled up with block 0",
         "poisoned_neighbours",
-        at(PAGED, ("nobody = len(cache.pool.references)", "nobody = 0")),
+        at(PAGED, ("nobody = (len(cache.pool.references),)", "nobody = (0,)")),
     ),
     Mutant(
         None,
         "one row is read where its first block lies, in one piece or not",
         "together",
-        at(PAGED, ("len(rows) == 1 and all(b == a + 1 for a, b in pairwise(tables[0]))", "len(rows) == 1")),
+        at(PAGED, ("side_by_side(table := self.planned[rows[0]])", "(table := self.planned[rows[0]])")),
     ),
     Mutant(
         None,
         "new tokens go to the slot of their position, whatever the table says",
         "two_continuations",
-        at(PAGED, ("table[self.batch, position // size] * size + position % size", "position % (size * nobody)")),
+        at(PAGED, ("new = [slot_of(table, position, size) for", "new = [position % cache.slots for")),
     ),
     Mutant(
         None,

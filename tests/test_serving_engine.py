@@ -131,6 +131,15 @@ def test_a_step_reads_prompts_together_and_single_tokens_together() -> None:
     assert passes == [(["a", "b"], [5, 2]), (["c"], [7]), (["a", "b"], [1, 1])]
 
 
+def test_texts_share_a_pass_with_others_of_about_their_length() -> None:
+    engine, passes = contiguous(rows=8, chunk=32), []
+    engine.observers.append(lambda _, counts: passes.append(sorted(counts)))
+    for count in (1, 2, 15, 16, 31, 32, 40, 1):
+        engine.submit(Request(text_of(SHAPE, count), 1))
+    engine.step()
+    assert passes == [[32, 32], [16, 31], [2, 15], [1, 1]]
+
+
 def test_a_chunk_bounds_what_a_sequence_reads_in_a_pass() -> None:
     engine = contiguous(chunk=4)
     counts: list[list[int]] = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.caches.contract import Cache, CacheFull, Step, check_match, visible, whole
+from course_lib.caches.contract import Cache, CacheFull, Step, check_match, positions_and_mask, visible, whole
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
@@ -52,12 +52,14 @@ class ContiguousCache(Cache):
 
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
         ends = [self.lengths[row] + count for row, count in zip(rows, counts, strict=True)]
+        longest = max(ends)
         for row, end in zip(rows, ends, strict=True):
-            if end < max(ends):
-                self.clear(row, end, max(ends))
+            if end < longest:
+                self.clear(row, end, longest)
         if len(set(ends)) == len(set(counts)) == 1 and side_by_side(rows):
-            return EvenStep(self, rows, counts[0])
-        return RaggedStep(self, rows, counts, max(ends))
+            keys, values = (t.narrow(1, rows[0], len(rows)).narrow(3, 0, ends[0]) for t in (self.keys, self.values))
+            return EvenStep(keys, values, ends[0] - counts[0], counts[0])
+        return RaggedStep(self, rows, counts, longest)
 
     def clear(self, row: int, start: int, stop: int) -> None:
         """Zero the slots start … stop - 1 of a row, which a longer neighbour brings into view.
@@ -112,23 +114,23 @@ class ContiguousCache(Cache):
 
 
 class EvenStep(Step):
-    """A pass over rows that lie side by side and stand at the same length: one slice to write, one slice to read.
+    """A pass over rows that stand at the same length and lie in one piece: one slice to write, one slice to read.
 
     This is what one sequence alone always is, so nothing here asks for more than a view.
     """
 
-    def __init__(self, cache: ContiguousCache, rows: tuple[int, ...], count: int) -> None:
-        super().__init__(cache.n_layers)
-        device = cache.keys.device
-        self.start, self.count = cache.lengths[rows[0]], count
-        end = self.start + count
-        self.shape = (len(rows), cache.keys.shape[2], count, cache.keys.shape[4])  # of new keys: [B, H, T, D]
-        self.keys, self.values = (  # L times [B, H, S, D], views
-            t.narrow(1, rows[0], len(rows)).narrow(3, 0, end).unbind() for t in (cache.keys, cache.values)
-        )
-        self.positions = torch.arange(self.start, end, device=device).expand(len(rows), -1)  # [B, T]
+    def __init__(self, keys: Tensor, values: Tensor, start: int, count: int) -> None:
+        """`keys` and `values` are the memory [L, B, H, S, D] of what the rows hold, with slots for `count` new tokens,
+        the first of them at position `start`.
+        """
+        layers, rows, heads, _, head_dim = keys.shape
+        super().__init__(layers)
+        self.start, self.count, end = start, count, start + count
+        self.shape = (rows, heads, count, head_dim)  # of new keys: [B, H, T, D]
+        self.keys, self.values = keys.unbind(), values.unbind()  # L times [B, H, S, D], views
+        self.positions = torch.arange(start, end, device=keys.device).expand(rows, -1)  # [B, T]
         # One new token sees every slot: nothing to hide.
-        self.mask = None if count == 1 else visible(self.positions, torch.arange(end, device=device)[None])
+        self.mask = None if count == 1 else visible(self.positions, torch.arange(end, device=keys.device)[None])
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = self.keys[layer], self.values[layer]
@@ -149,29 +151,28 @@ class RaggedStep(Step):
         super().__init__(cache.n_layers)
         self.cache, self.slots, device = cache, slots, cache.keys.device
         self.shape = (len(rows), cache.keys.shape[2], max(counts), cache.keys.shape[4])  # of new keys: [B, H, T, D]
-        self.rows = torch.tensor(rows, device=device)  # [B]
-        self.attended = slice(rows[0], rows[-1] + 1) if side_by_side(rows) else self.rows
-        starts = torch.tensor([cache.lengths[row] for row in rows], device=device)[:, None]  # [B, 1]
-        ends = starts + torch.tensor(counts, device=device)[:, None]
-        self.positions = starts + torch.arange(max(counts), device=device)  # [B, T]
-        self.batch, self.token = (self.positions < ends).nonzero(as_tuple=True)  # one entry a new token, no padding
-        self.slot = self.positions[self.batch, self.token]
-        slot = torch.arange(slots, device=device)
-        self.mask = visible(self.positions, torch.where(slot < ends, slot, -1))  # [B, 1, T, S]
+        starts = [cache.lengths[row] for row in rows]
+        self.positions, self.mask, self.real = positions_and_mask(starts, counts, slots, device)
+        row = torch.tensor(rows, device=device)  # [B]
+        self.attended = slice(rows[0], rows[-1] + 1) if side_by_side(rows) else row
+        self.row, self.slot = row[:, None], self.positions  # where each new token goes
+        if self.real is not None:  # padding goes nowhere
+            self.row, self.slot = self.row.expand_as(self.real)[self.real], self.slot[self.real]
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        keys, values = self.cache.keys[layer], self.cache.values[layer]  # [rows, H, capacity, D]
-        check_match(k, keys, self.shape)
-        check_match(v, values, self.shape)
-        row = self.rows[self.batch]
-        keys[row, :, self.slot] = k[self.batch, :, self.token]
-        values[row, :, self.slot] = v[self.batch, :, self.token]
-        k, v = keys[self.attended, :, : self.slots], values[self.attended, :, : self.slots]  # [B, H, S, D]
+        k, v = self.store_one(self.cache.keys[layer], k), self.store_one(self.cache.values[layer], v)
         if isinstance(self.attended, Tensor):
             self.cache.copied_bytes += k.nbytes + v.nbytes
         return k, v
 
+    def store_one(self, held: Tensor, new: Tensor) -> Tensor:
+        """Write `new` [B, H, T, D] into `held` [rows, H, capacity, D]; return what the rows hold, [B, H, S, D]."""
+        check_match(new, held, self.shape)
+        new = new.transpose(1, 2)  # [B, T, H, D]
+        held.transpose(1, 2)[self.row, self.slot] = new if self.real is None else new[self.real]
+        return held[self.attended, :, : self.slots]
+
 
 def side_by_side(rows: tuple[int, ...]) -> bool:
-    """Whether a slice of the cache holds these rows, in this order."""
+    """Whether these rows, or blocks, lie one after the other, in this order: then a slice of the memory holds them."""
     return rows == tuple(range(rows[0], rows[0] + len(rows)))

@@ -53,6 +53,25 @@ def visible(query_positions: Tensor, key_positions: Tensor, window: int | None =
     return seen if window is None else seen & (key > query - window)
 
 
+def positions_and_mask(
+    starts: Sequence[int], counts: Sequence[int], slots: int, device: torch.device
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """For rows with counts[i] new tokens from position starts[i] on: their positions [B, T], the mask [B, 1, T, S] over
+    `slots` slots of each row, of which slot s holds the token at position s, and which tokens are real [B, T].
+
+    The mask is None if nothing is hidden, and the last is None if nothing is padding.
+    """
+    start = torch.tensor(starts, device=device)[:, None]  # [B, 1]
+    positions = start + torch.arange(max(counts), device=device)  # [B, T]
+    slot = torch.arange(slots, device=device)[None]  # [1, S]
+    if min(counts) < max(counts):  # padding sees no more than what is filled
+        end = start + torch.tensor(counts, device=device)[:, None]
+        return positions, visible(positions, torch.where(slot < end, slot, -1)), positions < end
+    if min(starts) == slots - 1:  # one new token each, in the last slot: it sees every slot
+        return positions, None, None
+    return positions, visible(positions, slot), None
+
+
 class Step(ABC):
     """One forward pass over a cache. The model reads `positions` and `mask`, and calls `write` once in each layer.
 
@@ -292,9 +311,7 @@ class OwnTokensOnly(Step):
 
     def __init__(self, n_layers: int, counts: tuple[int, ...], device: torch.device) -> None:
         super().__init__(n_layers)
-        self.positions = torch.arange(max(counts), device=device).expand(len(counts), -1)  # [B, T]
-        filled = self.positions < torch.tensor(counts, device=device)[:, None]
-        self.mask = visible(self.positions, self.positions.where(filled, -1))  # [B, 1, T, T]
+        self.positions, self.mask, _ = positions_and_mask([0] * len(counts), counts, max(counts), device)
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return k, v

@@ -9,13 +9,13 @@ for each layer, and `copied_bytes` counts it. A kernel that follows the tables i
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from course_lib.caches.contract import Cache, CacheFull, Step, check_match, visible, whole
+from course_lib.caches.contiguous import EvenStep, side_by_side
+from course_lib.caches.contract import Cache, CacheFull, Step, check_match, positions_and_mask, whole
 from course_lib.caches.pool import BlockPool
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ class PagedCache(Cache):
                 self.clean_tail(self.tables[row][-1])
             if count:
                 self.planned[row] = self.table_for(row, self.lengths[row] + count)
+        if len(rows) == 1 and side_by_side(table := self.planned[rows[0]]):  # one row that lies in one piece
+            first, start = table[0] * self.block_size, self.lengths[rows[0]]  # its first slot, its next position
+            piece = slice(first, first + start + counts[0])
+            # As a contiguous cache would hold it: [L, 1, H, S, D].
+            keys, values = (t.flatten(1, 2)[:, None, piece].transpose(2, 3) for t in (self.keys, self.values))
+            return EvenStep(keys, values, start, counts[0])
         return PagedStep(self, rows, counts)
 
     def table_for(self, row: int, length: int) -> tuple[int, ...]:
@@ -186,7 +192,7 @@ class PagedCache(Cache):
 
     def places(self, row: int) -> dict[int, int]:
         table, size = self.tables[row], self.block_size
-        return {position: table[position // size] * size + position % size for position in range(self.lengths[row])}
+        return {position: slot_of(table, position, size) for position in range(self.lengths[row])}
 
     def fill_free(self, value: float) -> None:
         self.check_idle()
@@ -213,7 +219,7 @@ class PagedCache(Cache):
 
 class PagedStep(Step):
     """A pass over any rows: new tokens are written to the slots that the tables name, and the blocks of each row are
-    brought together for attention, unless it is one row that lies in one piece.
+    brought together for attention.
     """
 
     def __init__(self, cache: PagedCache, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
@@ -221,23 +227,16 @@ class PagedStep(Step):
         self.cache, size, device = cache, cache.block_size, cache.keys.device
         heads, head_dim = cache.keys.shape[3:]
         self.shape = (len(rows), heads, max(counts), head_dim)  # of new keys: [B, H, T, D]
-        ends = [cache.lengths[row] + count for row, count in zip(rows, counts, strict=True)]
+        starts = [cache.lengths[row] for row in rows]
+        ends = [start + count for start, count in zip(starts, counts, strict=True)]
         self.slots, width = max(ends), -(-max(ends) // size)
         tables = [cache.planned.get(row, cache.tables[row])[:width] for row in rows]
-        nobody = len(cache.pool.references)  # the block that fills up
-        table = torch.tensor([(*t, *(nobody,) * (width - len(t))) for t in tables], device=device)  # [B, blocks]
-        starts = torch.tensor([cache.lengths[row] for row in rows], device=device)[:, None]  # [B, 1]
-        self.positions = starts + torch.arange(max(counts), device=device)  # [B, T]
-        end = torch.tensor(ends, device=device)[:, None]
-        self.batch, self.token = (self.positions < end).nonzero(as_tuple=True)  # one entry a new token, no padding
-        position = self.positions[self.batch, self.token]
-        self.slot = table[self.batch, position // size] * size + position % size
-        slot = torch.arange(self.slots, device=device)
-        alike = max(counts) == 1 and len(set(ends)) == 1 and min(counts) == 1  # one new token each sees every slot
-        self.mask = None if alike else visible(self.positions, torch.where(slot < end, slot, -1))  # [B, 1, T, S]
-        lies_in_one_piece = len(rows) == 1 and all(b == a + 1 for a, b in pairwise(tables[0]))
-        self.start = tables[0][0] * size if lies_in_one_piece else None  # the slot of the row's first token
-        self.table = table.flatten()
+        self.positions, self.mask, self.real = positions_and_mask(starts, counts, self.slots, device)
+        spans = zip(tables, starts, ends, strict=True)
+        new = [slot_of(table, position, size) for table, *span in spans for position in range(*span)]
+        self.slot = torch.tensor(new, device=device)  # where each new token goes; padding goes nowhere
+        nobody = (len(cache.pool.references),)  # the block that fills up
+        self.table = torch.tensor([b for t in tables for b in t + nobody * (width - len(t))], device=device)
 
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return self.store_one(self.cache.keys[layer], k), self.store_one(self.cache.values[layer], v)
@@ -248,10 +247,13 @@ class PagedStep(Step):
         """
         B, H, _, D = self.shape
         check_match(new, held, self.shape)
-        slots = held.flatten(0, 1)  # [slots, H, D]
-        slots[self.slot] = new[self.batch, :, self.token]
-        if self.start is not None:
-            return slots[None, self.start : self.start + self.slots].transpose(1, 2)
+        new = new.transpose(1, 2)  # [B, T, H, D]
+        held.flatten(0, 1)[self.slot] = new.flatten(0, 1) if self.real is None else new[self.real]
         together = held.index_select(0, self.table)  # [B * blocks, block_size, H, D]
         self.cache.copied_bytes += together.nbytes
         return together.view(B, -1, H, D)[:, : self.slots].transpose(1, 2)
+
+
+def slot_of(table: tuple[int, ...], position: int, size: int) -> int:
+    """The slot that a table of blocks of `size` tokens gives to a position."""
+    return table[position // size] * size + position % size

@@ -90,8 +90,9 @@ class NoPadding(ContiguousCache):
         super().open(rows, counts)  # makes sure that there are zeros where rows are shorter than others
         ends = [self.lengths[row] + count for row, count in zip(rows, counts)]
         step = RaggedStep(self, rows, counts, max(ends))
-        kept = step.slot > 0
-        step.batch, step.token, step.slot = step.batch[kept], step.token[kept], step.slot[kept]
+        kept = step.positions > 0
+        step.real = kept & (step.positions < column(ends, kept))
+        step.row, step.slot = column(rows, kept).expand_as(kept)[step.real], step.positions[step.real]
         return step
 
 

@@ -87,17 +87,18 @@ class Engine:
     def step(self) -> list[Sequence]:
         """Admit who fits, let every running sequence read, and return those that got a token.
 
-        At most two passes: those that have more than one token to read, then those that have one, so that a row with
-        one token is not padded to the length of a prompt. Whoever finishes gives its row back at once.
+        Padding takes as long as tokens, so those that have about equally many to read share a pass; those that have
+        one come last. Whoever finishes gives its row back at once.
         """
         self.dismiss()  # whom an interrupted step left here
         self.admit()
-        reading = [sequence for sequence in self.running if len(self.unread(sequence)) > 1]
-        decoding = [sequence for sequence in self.running if sequence not in reading]
-        got = self.read(reading)
-        self.dismiss()  # before the next pass, which may need room: whoever has finished is not put off
-        got += self.read(decoding)
-        self.dismiss()
+        passes: dict[int, list[Sequence]] = {}
+        for sequence in self.running:
+            passes.setdefault(pass_for(len(self.unread(sequence)[: self.chunk])), []).append(sequence)
+        got = []
+        for number in sorted(passes, reverse=True):
+            got += self.read(passes[number])
+            self.dismiss()  # before the next pass, which may need room: whoever has finished is not put off
         return got
 
     def unread(self, sequence: Sequence) -> list[int]:
@@ -235,3 +236,8 @@ def row_of(sequence: Sequence) -> int:
     """The row of a running sequence."""
     assert sequence.row is not None, f"sequence {sequence.name!r} has no row: it is not running"
     return sequence.row
+
+
+def pass_for(count: int) -> int:
+    """Which pass of a step reads `count` tokens: 0 for 1, 1 for 2 to 15, 2 for 16 to 31, 3 for 32 to 63, and so on."""
+    return 0 if count == 1 else 1 + (count // 16).bit_length()
