@@ -6,7 +6,7 @@ a function from a model and pieces of text to a loss. It is no way to train a la
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pydoc_data.topics import topics
 
@@ -96,18 +96,30 @@ def train(
     model = random_model(config, seed).requires_grad_(True)
     with torch.no_grad():
         model.final_norm.mul_(1 / 3)  # a random model has a clear favourite for each token; training starts without
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.95), fused=True)
     generator = torch.Generator().manual_seed(seed)
+
+    def loss_of_a_draw(step: int) -> Tensor:
+        starts = torch.randint(len(ids) - length, (rows,), generator=generator)
+        return loss(model, pieces(ids, starts, length))
+
+    for _ in descend(model, loss_of_a_draw, steps=steps, rate=rate):
+        pass
+    return model.requires_grad_(False)
+
+
+def descend(model: Transformer, loss: Callable[[int], Tensor], *, steps: int, rate: float) -> Iterator[float]:
+    """Change `model` in `steps` steps, each of which makes `loss(step)` smaller; yields that loss after each (Adam)."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.95), fused=True)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for step in range(steps):
             for group in optimizer.param_groups:  # up, then down to nothing in a straight line
                 group["lr"] = rate * min((step + 1) / WARM_UP, 1 - step / steps)
-            starts = torch.randint(len(ids) - length, (rows,), generator=generator)
             optimizer.zero_grad()
-            loss(model, pieces(ids, starts, length)).backward()
+            here = loss(step)
+            here.backward()
             optimizer.step()
+            yield here.item()
     finally:
         torch.set_num_threads(threads)
-    return model.requires_grad_(False)

@@ -102,6 +102,9 @@ class Step(ABC):
         self.written += 1
         return attended
 
+    def watch(self, layer: int, q: Tensor, k: Tensor) -> None:  # noqa: B027 (few caches want to know)
+        """See what looks at what: the queries [B, H_q, T, D] of a layer, and the keys [B, H, S, D] that it got."""
+
     @abstractmethod
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """What `write` does with the tensors of a layer, in the way of this cache."""
@@ -135,7 +138,7 @@ class Cache(ABC):
         try:
             self.in_step = True
             step = self.open(rows, counts)
-            step.end = max(self.lengths[row] for row in rows) + max(counts)
+            step.end = max(map(self.next_position, rows)) + max(counts)
             yield step
             if step.written != self.n_layers:
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
@@ -159,13 +162,18 @@ class Cache(ABC):
             self.check_row(row)
             if count < 0:
                 raise ValueError(f"row {row} cannot get {count} new tokens")
-            if limit is not None and self.lengths[row] + count > limit:
+            end = self.next_position(row) + count
+            if limit is not None and end > limit:
                 raise ValueError(
-                    f"row {row} would reach position {self.lengths[row] + count - 1}, "
+                    f"row {row} would reach position {end - 1}, "
                     f"but the model knows positions 0 to {limit - 1}: shorten the prompt or generate fewer tokens"
                 )
         if not any(counts):
             raise ValueError("a step needs at least one new token")
+
+    def next_position(self, row: int) -> int:
+        """Where the next token of a row will stand."""
+        return self.lengths[row]
 
     def check_row(self, row: int) -> None:
         if not 0 <= row < self.rows:

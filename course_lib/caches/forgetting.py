@@ -51,6 +51,10 @@ class ForgettingCache(Cache):
             self.turned = torch.full((rows, policy.slots), -1, device=device)  # the position that its key is turned to
             self.attention = torch.zeros(rows, policy.slots, dtype=torch.float64, device=device)
 
+    def next_position(self, row: int) -> int:
+        """With `renumber`, behind those that are held: a text may be longer than the model knows positions."""
+        return int((self.held[row] >= 0).sum()) if self.renumber else self.lengths[row]
+
     def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
         """There always is: what is too much is forgotten."""
 

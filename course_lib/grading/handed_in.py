@@ -25,7 +25,7 @@ MOST_FILES = 5_000  # that are looked at in the folder of one student
 DEEPEST = 8  # folders in each other
 MOST_NAMED = 5
 NOISE = ("__MACOSX", "__pycache__")
-COPY = r"(-Copy\d+| ?\(\d+\)| copy( \d+)?|_\d+|\.new-[\d-]+)?"  # what is added to the name of a file that is there already
+COPY = r"(-Copy\d+| ?\(\d+\)| copy( \d+)?|_\d+|\.new-[\d-]+)?"  # what is added to a name that is taken
 CALL = re.compile(r"""\b(?:points|check|hint)\(\s*["'](ex\d\d)\.""")
 NUMBER = re.compile(r"ex\d\d(?=_|$)")
 PLAIN = re.compile(r"(?=.{1,64}$)[\w(][\w .,()@+-]*(?<![. ])")
