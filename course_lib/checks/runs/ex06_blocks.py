@@ -6,13 +6,14 @@ an allocator hands out whichever it likes. After each call it asks how many are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from course_lib.checks.beside import Went, as_plain, called, is_starter
+from course_lib.checks.beside import Went, as_plain, called
 from course_lib.checks.plain import Plain
+from course_lib.checks.runs.calls import run_cases
 
 REFUSALS = ("MemoryError", "ValueError")
 
@@ -24,35 +25,25 @@ def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
     {"do": "share"} or {"do": "give_back"} with "which", the number of a block in the order of taking, or "number", that
     of the block itself. Raises nothing but KeyboardInterrupt.
     """
-    cases: dict[str, Plain] = {}
-    starter = is_starter(code)
-    for name, calls in inputs["cases"].items():
-        cases[name] = {"calls": [], "ended": None} if starter else case(code, calls)
-    return {"starter": starter, "cases": cases}
+    return run_cases(code, inputs, session)
 
 
-def case(code: Callable[..., Any], calls: list[dict[str, Any]]) -> dict[str, Plain]:
-    """What each call returned or raised, what was free and referred to after it, and why the case ended early."""
-    answers: list[Plain] = []
+def session(code: Callable[..., Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Plain]]:
+    """What each call returned or raised, and what was free and referred to after it."""
     taken: list[int] = []
-    ended: Plain = None
     count = calls[0]["count"]
-    try:
-        pool = called(code, count)
-        for call in calls:
-            answer: dict[str, Plain] | None = {"refused": ""} if call["do"] == "make" else one(pool, call, taken)
-            if answer is None:
-                break
-            free = as_plain(called(called(getattr, pool, "free")), "free()")  # type: ignore[arg-type]
-            references = called(getattr, pool, "references")
-            counts: list[Plain] = [
-                as_plain(called(references, block), "references(block)")  # type: ignore[arg-type]
-                for block in range(count)
-            ]
-            answers.append(answer | {"free": free, "references": counts})
-    except Went as reason:
-        ended = {"call": len(answers), **reason.data}
-    return {"calls": answers, "ended": ended}
+    pool = called(code, count)
+    for call in calls:
+        answer: dict[str, Plain] | None = {"refused": ""} if call["do"] == "make" else one(pool, call, taken)
+        if answer is None:
+            return
+        free = as_plain(called(called(getattr, pool, "free")), "free()")  # type: ignore[arg-type]
+        references = called(getattr, pool, "references")
+        counts: list[Plain] = [
+            as_plain(called(references, block), "references(block)")  # type: ignore[arg-type]
+            for block in range(count)
+        ]
+        yield answer | {"free": free, "references": counts}
 
 
 def one(pool: Any, call: dict[str, Any], taken: list[int]) -> dict[str, Plain] | None:

@@ -7,12 +7,13 @@ written over afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from course_lib.checks.beside import Went, as_plain, called, is_starter
+from course_lib.checks.beside import as_plain, called
 from course_lib.checks.plain import Plain
+from course_lib.checks.runs.calls import run_cases
 
 
 class Digest:
@@ -36,30 +37,20 @@ def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
     are, "changed": bool}, then {"do": "publish", "tokens": [int], "table": [int], "salt": str} and {"do": "find",
     "tokens", "salt"}. Raises nothing but KeyboardInterrupt.
     """
-    cases: dict[str, Plain] = {}
-    starter = is_starter(code)
-    for name, calls in inputs["cases"].items():
-        cases[name] = {"calls": [], "ended": None} if starter else case(code, calls)
-    return {"starter": starter, "cases": cases}
+    return run_cases(code, inputs, session)
 
 
-def case(code: Callable[..., Any], calls: list[dict[str, Any]]) -> dict[str, Plain]:
-    """What each call returned, how many tokens went into the digest, and why the case ended early if it did."""
-    answers: list[Plain] = []
-    ended: Plain = None
+def session(code: Callable[..., Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Plain]]:
+    """What each call returned, and how many tokens went into the digest."""
     digest = Digest(calls[0]["numbers"])
-    try:
-        prefixes = called(code, calls[0]["block_size"], digest)
-        for call in calls:
-            digest.given, found = 0, None
-            lists = [list(call[name]) for name in ("tokens", "table") if name in call]
-            if call["do"] != "make":
-                came = called(called(getattr, prefixes, call["do"]), *lists, call["salt"])  # type: ignore[arg-type]
-                found = as_plain(came, "the blocks") if call["do"] == "find" else None
-            answers.append({"found": found, "digested": digest.given})
-            if calls[0]["changed"]:
-                for one in lists:
-                    one[:] = [-1] * len(one)
-    except Went as reason:
-        ended = {"call": len(answers), **reason.data}
-    return {"calls": answers, "ended": ended}
+    prefixes = called(code, calls[0]["block_size"], digest)
+    for call in calls:
+        digest.given, found = 0, None
+        lists = [list(call[name]) for name in ("tokens", "table") if name in call]
+        if call["do"] != "make":
+            came = called(called(getattr, prefixes, call["do"]), *lists, call["salt"])  # type: ignore[arg-type]
+            found = as_plain(came, "the blocks") if call["do"] == "find" else None
+        yield {"found": found, "digested": digest.given}
+        if calls[0]["changed"]:
+            for one in lists:
+                one[:] = [-1] * len(one)
