@@ -126,6 +126,9 @@ class Tap:
             self.recorder.heard[part].append(new.transpose(1, 2).clone())  # [B, T, H, D]
         return self.step.write(layer, k, v)
 
+    def __getattr__(self, name: str) -> Any:  # all else is the step's own
+        return getattr(self.step, name)
+
 
 @contextmanager
 def record(model: Transformer) -> Iterator[Recorder]:

@@ -142,7 +142,8 @@ class Layer(nn.Module):
         qk, v = qkv.tensor_split((c.n_heads + c.n_kv_heads,), dim=2)
         q, k = rotate(qk, cos, sin).transpose(1, 2).tensor_split((c.n_heads,), dim=1)  # [B, heads, T, D]
         k, v = step.write(index, k, v.transpose(1, 2))  # [B, H, S, D], the new tokens included
-        step.watch(index, q, k)
+        if hasattr(step, "watch"):  # a cache that forgets what is looked at least has to know
+            step.watch(index, q, k)
         mixed = attend(q, k, v, mask)  # [B, H_q, T, D]
         x = x + F.linear(mixed.transpose(1, 2).reshape(B, T, -1), self.attention_out)
         # MLP: SwiGLU (Shazeer 2020).

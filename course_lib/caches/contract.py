@@ -73,7 +73,8 @@ def positions_and_mask(
 
 
 class Step(ABC):
-    """One forward pass over a cache. The model reads `positions` and `mask`, and calls `write` once in each layer.
+    """One forward pass over a cache. The model reads `positions` and `mask`, and calls `write` once in each layer; then
+    `watch(layer, q, k)`, with the queries [B, H_q, T, D] and all keys that `write` returned, if the step has that.
 
     positions [B, T]: where each new token stands in its row's text.
     mask [B, 1, T, S]: True where a new token may look; None if it may look at every slot.
@@ -101,9 +102,6 @@ class Step(ABC):
         attended = self.store(layer, k, v)
         self.written += 1
         return attended
-
-    def watch(self, layer: int, q: Tensor, k: Tensor) -> None:  # noqa: B027 (few caches want to know)
-        """See what looks at what: the queries [B, H_q, T, D] of a layer, and the keys [B, H, S, D] that it got."""
 
     @abstractmethod
     def store(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
