@@ -237,7 +237,7 @@ FOUND_IN_COURSES = (
         14,
         "the RoPE bound checks the chunk, and clamps",
         "last position",
-        at(CONTRACT, ("self.lengths[row] + count > limit:", "count > limit:"))
+        at(CONTRACT, ("end = self.next_position(row) + count", "end = count"))
         | at(
             "model",
             ("step.positions, self.dtype", "step.positions.clamp(max=self.config.max_positions - 1), self.dtype"),
