@@ -221,7 +221,7 @@ def progress(ctx: typer.Context, json: Json = None) -> int:
     What you answered, predicted and passed lies in your data folder, or in the folder named in COURSE_DATA, in two
     files. If one is damaged, it is kept aside and made anew from the other.
 
-    Example: `course progress`, or `course progress export handin.json`
+    Example: `course progress`, or `course progress export progress.json`
     """
     from course_lib.commands.progress import show_map
 
@@ -235,9 +235,11 @@ def progress(ctx: typer.Context, json: Json = None) -> int:
 def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A new file; - is standard output.", show_default=False)],
 ) -> int:
-    """Write all your progress to one JSON file, to hand in or to move to another machine.
+    """Write all your progress to one JSON file, to keep or to move to another machine.
 
-    Example: `course progress export handin.json`
+    Exercises are handed in as notebooks.
+
+    Example: `course progress export progress.json`
     """
     from course_lib.commands.progress import export as export_progress
 
@@ -256,7 +258,7 @@ def import_(
     Nothing of yours is replaced, and importing twice is importing once. An export with a reset that would hide entries
     of yours is refused, unless you ask for its resets.
 
-    Example: `course progress import handin.json`
+    Example: `course progress import progress.json`
     """
     from course_lib.commands.progress import take
 
@@ -281,3 +283,7 @@ def reset(
     from course_lib.commands.progress import reset as reset_progress
 
     return reset_progress(notebook, yes, undo)
+
+
+if __name__ == "__main__":
+    main()

@@ -86,8 +86,8 @@ def test_the_function_is_looked_up_by_its_name(monkeypatch: pytest.MonkeyPatch) 
     names: dict[str, Any] = {}
     monkeypatch.setattr(module, "namespace", lambda: names)
     assert checked(NAME).text == (
-        "There is no `append` here yet. Run the cell that defines it, then this one again; or hand your function over: "
-        '`check("ex03.append", my_function)`.'
+        "There is no `append` here yet. Run the cell that defines it, then this one again; or hand your own over, "
+        "after the name “ex03.append”."
     )
     names["append"] = [1]
     assert checked(NAME).text.startswith("`append` is a list, not a function.")

@@ -67,8 +67,8 @@ def test_a_class_gets_a_table_a_page_each_and_an_exit_status(small: Path, capsys
     asked = Asked([Path("class")], names=Path("class.csv"), json="marks-all.json")
     assert grade_submissions(asked) == 0
     came = capsys.readouterr()
-    assert re.search(r"ada +Ada \[red\]L\u00f6ve +4 of 4 +1 to do +[\d.]+ +\d+ +graded *\n", came.out)
-    assert re.search(r"bob +bob +1 of 4 +1 to do +[\d.]+ +\d+ +graded *\n", came.out)
+    assert re.search(r"ada +Ada \[red\]L\u00f6ve +4 of 4 +1 to do +- +[\d.]+ +\d+ +graded *\n", came.out)
+    assert re.search(r"bob +bob +1 of 4 +1 to do +- +[\d.]+ +\d+ +graded *\n", came.out)
     assert "cy: Nothing was handed in." in came.out and "2 graded, 2 nothing handed in" in came.out
     assert "not in the list of names: bob, empty" in came.err
     assert re.search(r"ada: 4 of 4 points, [\d.]+ s\n", came.err)
@@ -102,18 +102,37 @@ def test_one_trouble_is_told_and_hides_nobody(small: Path, capsys: pytest.Captur
 
 
 @needs_sandbox
+def test_what_is_not_a_notebook_is_asked_for_again_and_not_graded_0(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lay(small / "class", ada=RIGHT)
+    for name, content in (("eve", "my answer"), ("fay", "")):
+        (small / "class" / name).mkdir()
+        handed_in(small / "class" / name, content, f"{SMALL}.ipynb")
+    for name in ("ivy.pdf", "notes.txt"):
+        (small / "class" / name).write_text("%PDF")
+    (small / "class.csv").write_text("student,name\nivy,Ivy I.")
+    assert grade_submissions(Asked([Path("class")], names=Path("class.csv"))) == 1
+    came = capsys.readouterr()
+    shown = " ".join(came.out.split())
+    assert f"eve: eve/{SMALL}.ipynb is not a notebook: ask for it again (it cannot be read as JSON)." in shown
+    assert f"fay: fay/{SMALL}.ipynb is not a notebook: ask for it again (the file is empty)." in shown
+    assert "ivy: ivy.pdf is not a notebook: ask for it again." in shown
+    assert "ivy Ivy I. - - - - - not a notebook" in shown and "1 graded, 3 not a notebook" in shown
+    assert "ignored: notes.txt (not a notebook)" in came.err and "eve: not a notebook\n" in came.err
+    assert (came.out + came.err).count("cannot be read as JSON") == 1
+    page = (small / "grades" / SMALL / "feedback" / "eve.html").read_text("utf-8")
+    assert "is not a notebook" in page and "of 4" not in page
+    data = json.loads((small / "grades" / SMALL / "marks.json").read_bytes())
+    assert [each["total"] for each in data["submissions"][1:]] == [None] * 3
+    assert data["submissions"][1]["earned"] == 0 and data["not_a_notebook"] == 3
+    assert grade_submissions(Asked([small / "class/eve" / f"{SMALL}.ipynb"])) == 1
+    assert capsys.readouterr().out.count("is not a notebook") == 1
+
+
+@needs_sandbox
 def test_odd_names_get_pages_tables_and_json(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    odd = [
-        "<script>alert(1)</script>"[:-9] + "x",
-        "=1+1",
-        "a\nb",
-        "x\udcff",
-        "\x1b[2J",
-        "[bold]",
-        "Ada",
-        "ada",
-        "y" * 200,
-    ]
+    odd = ["<script>alert(1)<x", "=1+1", "a\nb", "x\udcff", "\x1b[2J", "[bold]", "Ada", "ada", "y" * 200]
     lay(small / "class", **{name.replace("/", ""): "1" for name in odd})
     assert grade_submissions(Asked([small / "class"])) == 0
     came = capsys.readouterr()
@@ -134,8 +153,10 @@ def test_points_by_hand_come_back_and_a_wrong_one_stops_before_anything_is_run(
     capsys.readouterr()
     assert grade_submissions(asked) == 0
     came = capsys.readouterr()
-    assert re.search(r"ada +4 of 4 +1.5 ", came.out) and "kept in marks-by-hand-1.csv" in came.err
+    assert re.search(r"ada +4 of 4 +1.5 +5.5 of 6 ", came.out) and "kept in marks-by-hand-1.csv" in came.err
     assert "4,4,1.5,5.5," in path.read_text("utf-8-sig")
+    page = (small / "grades" / SMALL / "feedback" / "ada.html").read_text("utf-8")
+    assert "5.5 of 6 points</strong> (4 of 4 for code, 1.5 of 2 for written answers)." in page
     path.write_text(path.read_text("utf-8-sig").replace("4,4,1.5", "4,4,15"), "utf-8")
     assert "line 2 (ada): '15' for ex99_why_answer should be a number from 0 to 2" in refused(paths=asked.paths)
 
@@ -191,7 +212,7 @@ def test_what_is_wrong_with_a_call_is_said_before_anything_is_run(small: Path, m
     (small / "short.key").write_text("abc")
     for asked, said in (
         ({"paths": [small / "nosuch"]}, "nosuch is not there (name a notebook, or a folder)"),
-        ({"paths": [small / "names.csv"]}, "names.csv is no notebook (.ipynb)"),
+        ({"paths": [small / "names.csv"]}, "names.csv is not a notebook (.ipynb)"),
         ({"paths": [small / "empty"]}, "there is no notebook in empty"),
         ({"paths": [folder], "names": small / "names.csv"}, "names.csv has no column student"),
         ({"paths": [folder], "names": small / "nosuch.csv"}, "nosuch.csv cannot be read: No such file"),
@@ -312,3 +333,11 @@ def test_ex03_from_folders_of_nbgrader_into_its_gradebook(
             "JOIN submitted_assignment a ON n.assignment_id = a.id GROUP BY 1 ORDER BY 1"
         ).fetchall()
     assert scores == [("ada", 18.0), ("bob", 0.0)]
+    typed = asked.to / EX03 / "marks.csv"  # type: ignore[operator]
+    text = typed.read_text("utf-8-sig")
+    assert text.count("18,,,,") == 1, text
+    typed.write_text(text.replace("18,,,,", "18,3,2.5,,"), "utf-8")
+    assert grade_submissions(asked) == 0
+    with sqlite3.connect("gradebook.db") as book:
+        by_hand = "SELECT manual_score FROM grade WHERE manual_score IS NOT NULL ORDER BY 1"
+        assert book.execute(by_hand).fetchall() == [(2.5,), (3.0,)]

@@ -67,7 +67,7 @@ def test_a_row_for_each_student_and_a_column_for_each_task_and_question(tmp_path
     assert text_of(tmp_path).splitlines() == [
         HEADINGS,
         "ada,Ada Löve,ada@x.org,graded,4,4,,,,ada.ipynb,v-111111111111",
-        "bob,bob,,graded,1.5,1.5,,1.5,Nothing was written for ex99_why_answer.,bob.ipynb,v-111111111111",
+        "bob,bob,,graded,1.5,1.5,,1.5,Why: nothing written.,bob.ipynb,v-111111111111",
         "cy,cy,,nothing handed in,,,,,Nothing was handed in.,,",
         "dot,dot,,not graded,,,,,It is.,,",
     ]
@@ -133,7 +133,52 @@ def test_a_spreadsheet_may_save_it_with_semicolons(tmp_path: Path) -> None:
     text = text_of(tmp_path).replace(",", ";").replace("4;4;;", "4;4;1,5;")
     (tmp_path / "marks.csv").write_bytes(text.encode("utf-16"))
     run(tmp_path, marked("ada"))
-    assert "graded;4;4;1.5;5.5;" in text_of(tmp_path)
+    assert "graded;4;4;1,5;5,5;" in text_of(tmp_path)
+    before = (tmp_path / "marks.csv").read_bytes()
+    run(tmp_path, marked("ada"))
+    assert (tmp_path / "marks.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(("saved", "written"), [("1,5", "2,5"), ("1.5", "2.5"), ("", "2,5")])
+def test_numbers_are_written_as_the_spreadsheet_writes_them(saved: str, written: str, tmp_path: Path) -> None:
+    run(tmp_path, marked("ada"))
+    text = text_of(tmp_path).replace(",", ";").replace("4;4;;", f"4;4;{saved};")
+    (tmp_path / "marks.csv").write_bytes(text.encode())
+    run(tmp_path, marked("ada", 2.5))
+    assert f"graded;{written};{written};{saved};" in text_of(tmp_path)
+
+
+def test_names_and_addresses_stay_if_the_list_of_the_class_is_left_out(tmp_path: Path) -> None:
+    run(tmp_path, marked("ada"), marked("bob"), names={"ada": Name("ada", "=Ada Löve", "ada@x.org")})
+    before = (tmp_path / "marks.csv").read_bytes()
+    rows = run(tmp_path, marked("ada"), marked("bob"))
+    assert (tmp_path / "marks.csv").read_bytes() == before and b"'=Ada" in before
+    assert [(row.name.name, row.name.email) for row in rows] == [("=Ada Löve", "ada@x.org"), ("bob", "")]
+    (row, _) = run(tmp_path, marked("ada"), marked("bob"), names={"ada": Name("ada", "Ada King")})
+    assert (row.name.name, row.name.email) == ("Ada King", "")
+
+
+def test_what_is_not_a_notebook_has_no_total_until_a_person_decides(tmp_path: Path) -> None:
+    asked = "x.ipynb is not a notebook: ask for it again (the file is empty)."
+    text = marked("eve", 0, "")
+    text = replace(text, handed_in=replace(text.handed_in, not_a_notebook=asked))
+    (row, pdf) = run(tmp_path, text, Result(HandedIn("ivy", not_a_notebook="ivy.pdf is not a notebook.")))
+    assert [(each.state, each.total, each.result.in_order) for each in (row, pdf)] == [
+        ("not a notebook", None, False)
+    ] * 2
+    assert f"eve,eve,,not a notebook,0,0,,,{asked},eve.ipynb," in text_of(tmp_path)
+    assert row.about == [asked]
+
+
+def test_everything_that_cannot_be_points_is_named_at_once(tmp_path: Path) -> None:
+    run(tmp_path, marked("ada"), marked("bob"), marked("cy"))
+    edit(tmp_path, ("4,4,,,,ada", "4,4,7,,,ada"), ("4,4,,,,bob", "4,4,x,,,bob"))
+    with pytest.raises(BadSheet) as refused:
+        by_hand(tmp_path / "marks.csv", ASSIGNMENT)
+    assert str(refused.value) == (
+        "marks.csv, line 2 (ada): '7' for ex99_why_answer should be a number from 0 to 2, or empty; "
+        "line 3 (bob): 'x' for ex99_why_answer should be a number from 0 to 2, or empty"
+    )
 
 
 @pytest.mark.parametrize(

@@ -148,10 +148,33 @@ def test_failed_line_says_what_went_in_what_was_expected_what_came_out_and_where
 def test_full_marks_say_so_and_leave_the_written_answer_to_a_person() -> None:
     marks = Marks("ex03_kv_cache", "Ada", (of_ex03(RIGHT),), (Answer("why", "Why", 3.0, "Because."),), (), 1.0, 1)
     text = Read(page(marks, "Ada")).text
-    assert "5 of 5 points, and up to 3 points more for the written answers, which a person marks." in text
+    assert "5 of 5 points for code. Written answers: 3 points for a person to mark." in text
     assert "ex03.append: 10 cases passed." in text and "10 of 10" in text and "failed" not in text
     assert "Why (3 points, for a person to mark)\nBecause." in text and "of 3, for a person to mark" in text
-    assert "Handed in as" not in text and "About your file" not in text
+    assert "All points" not in text and "Handed in as" not in text and "About your file" not in text
+
+
+def test_points_that_a_person_gave_are_on_the_page() -> None:
+    answers = (Answer("a", "Why", 3.0, "Because."), Answer("b", "How", 3.0, "So."))
+    marks = Marks("ex03_kv_cache", "Ada", (of_ex03(RIGHT),), answers, (), 1.0, 1)
+    text = Read(page(marks, "Ada", {"a": 3.0, "b": 2.5}, "A cache")).text
+    assert "Feedback on ex03, A cache, for Ada" in text
+    assert "10.5 of 11 points (5 of 5 for code, 5.5 of 6 for written answers)." in text
+    assert (
+        "Why (3 of 3 points)\nBecause." in text and "How (2.5 of 3 points)" in text and "written answer2.5 of 3" in text
+    )
+    assert "a person" not in text and "points more" not in text and "All points10.5 of 11" in text.replace("\n", "")
+    text = Read(page(marks, "Ada", {"a": 3.0, "b": None})).text
+    assert "5 of 5 points for code. Written answers: 3 of 3 points so far, and 3 points for a person to mark." in text
+    assert "Why (3 of 3 points)" in text and "How (3 points, for a person to mark)" in text
+
+
+def test_what_is_not_a_notebook_gets_a_page_that_asks_for_one_and_promises_nothing() -> None:
+    nothing = TaskMarks("ex03.append", "Keep", 5.0, 0.0, (), ("There is no code in what was handed in.",))
+    marks = Marks("ex03_kv_cache", "a", (nothing,), (Answer("x", "Why", 3.0, ""),), ("The file is empty.",), 0, 0)
+    text = Read(page(marks, "Ada", missing=True)).text
+    assert "What was handed in is not a notebook" in text and "Please hand in the notebook" in text
+    assert "The file is empty." in text and "point" not in text and "Keep" not in text and "not graded" not in text
 
 
 def test_submission_that_was_nothing_gets_a_page_that_says_why() -> None:
@@ -162,8 +185,9 @@ def test_submission_that_was_nothing_gets_a_page_that_says_why() -> None:
     )
     text = Read(page(marks, "Ada")).text
     for said in (
-        "0 of 11 points", "There is no code in what was handed in.", "Nothing could be judged.", "The file is empty.",
-        "Nothing was written.", "nothing judged", "Handed in as a",
+        "0 of 14 points (0 of 11 for code, 0 of 3 for written answers).", "There is no code in what was handed in.",
+        "Nothing could be judged.", "The file is empty.", "Why (nothing written, 0 of 3 points)",
+        "nothing written0 of 3", "nothing judged", "Handed in as a",
     ):  # fmt: skip
         assert said in text
 
@@ -172,7 +196,7 @@ def test_marks_without_anything_are_a_page_too() -> None:
     empty = Marks("ex00", "ada", (), (), (), 0.0, 0)
     assert "There is nothing in this assignment that earns points." in page(empty, "Ada")
     only_written = page(replace(empty, answers=(Answer("x", "Why", 1.0, "Because."),)), "Ada")
-    assert "<strong>1 point</strong> can be earned with the written answers" in only_written
+    assert "Written answers: 1 point for a person to mark." in only_written
 
 
 def test_page_is_the_same_for_the_same_marks_whatever_time_they_took() -> None:
@@ -207,6 +231,11 @@ def test_everybody_can_read_it_narrow_and_wide_light_and_dark(shown: "Page") -> 
             assert [(v["id"], v["nodes"][0]["html"]) for v in Axe().run(shown).response["violations"]] == []
             assert shown.evaluate("document.documentElement.scrollWidth") == width, "nothing sticks out"
     assert background(shown) == "rgb(23, 23, 23)"
+    assert shown.locator("ul:not(.cases) > li").first.evaluate("it => getComputedStyle(it).overflowX") == "visible"
+    for passed in ("failed", "cases > li:not(.failed)"):
+        assert (
+            shown.locator(f".{passed}").first.evaluate("it => getComputedStyle(it).borderLeft").startswith("4px solid")
+        )
     shown.emulate_media(media="print", color_scheme="dark")
     assert background(shown) == "rgb(255, 255, 255)", "paper is white"
     assert shown.locator("dd").first.is_visible() and shown.pdf().startswith(b"%PDF")

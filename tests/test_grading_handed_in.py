@@ -129,11 +129,22 @@ def test_nothing_handed_in_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "bob").mkdir()
     (tmp_path / "bob" / "answer.py").write_text(RIGHT)
     came = found(tmp_path, names=("ada", "cy"))
-    assert {name: (each.said, each.path, each.trouble) for name, each in came.items()} == {
-        "ada": (("Nothing was handed in.",), None, ""),
-        "bob": (("There is no notebook, but there is answer.py.",), None, ""),
-        "cy": (("Nothing was handed in.",), None, ""),
+    assert {name: (each.said, each.path, each.trouble, each.not_a_notebook) for name, each in came.items()} == {
+        "ada": (("Nothing was handed in.",), None, "", ""),
+        "bob": ((), None, "", "answer.py is not a notebook: ask for it again."),
+        "cy": (("Nothing was handed in.",), None, "", ""),
     }
+
+
+def test_a_file_beside_the_notebooks_is_of_whom_it_is_called_after(tmp_path: Path) -> None:
+    lay(tmp_path, "ada.ipynb")
+    for name in ("ivy.pdf", "notes.txt"):
+        (tmp_path / name).write_bytes(b"%PDF")
+    looked = Class([tmp_path], KNOWN)
+    assert looked.ignored == ["ivy.pdf", "notes.txt"]
+    came = {each.student: each for each in looked.handed_in(NAME, {"ivy": 0})}
+    assert came["ivy"].not_a_notebook == "ivy.pdf is not a notebook: ask for it again." and not came["ivy"].said
+    assert looked.ignored == ["notes.txt"] and sorted(came) == ["ada", "ivy"]
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
@@ -193,13 +204,21 @@ def test_enormous_folders_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert came["cy"].trouble == "cy/d/d/d/d/d/d/d/d lies too deep and was not looked at."
 
 
-def test_files_that_are_no_notebooks_are_handed_in_all_the_same(tmp_path: Path) -> None:
+def test_files_that_are_not_notebooks_are_handed_in_and_asked_for_again(tmp_path: Path) -> None:
     contents = {"ada": b"", "bob": b"%PDF", "cy": b"[" * 9_999, "dot": b"\xff\xfe{", "eve": b'{"cells": 3}'}
     for name, content in contents.items():
         (tmp_path / f"{name}.ipynb").write_bytes(content)
     came = found(tmp_path)
     assert all(each.path and each.digest and not each.trouble for each in came.values())
     assert len({each.digest for each in came.values()}) == 5
+    assert {name: each.not_a_notebook.partition(": ask for it again ")[2] for name, each in came.items()} == {
+        "ada": "(the file is empty).",
+        "bob": "(it cannot be read as JSON).",
+        "cy": "(it cannot be read as JSON).",
+        "dot": "(it cannot be read as JSON).",
+        "eve": "(it has no cells).",
+    }
+    assert came["bob"].not_a_notebook.startswith("bob.ipynb is not a notebook: ask for it again")
 
 
 ODD = ["<b>x</b>", "a\nb", "a\tb", "=1+1", "+x", "-x", "@x", "x" * 200, "CON", "nul.txt", "x.", "x ", " x", "x~1", "~",
@@ -270,7 +289,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "no student": (b"student,name\n,Ada", "class.csv, line 2: the student is missing; write what the folder is called"),
     "latin-1": ("student,name\nada,L\u00f6ve".encode("latin-1"), "class.csv, line 2: it is not UTF-8 text; save it"),
     "half of UTF-16": ("student,name".encode("utf-16") + b"x", "class.csv, line 1: it is not UTF-16 text"),
-    "a workbook": (b"PK\x03\x04\0\0", "class.csv is no text; save it as “CSV UTF-8”"),
+    "a workbook": (b"PK\x03\x04\0\0", "class.csv is not text; save it as “CSV UTF-8”"),
     "a comma": (b"student,name\nada,L, A", "class.csv, line 2: 3 cells in 2 columns; put a text with “,” in quotes"),
     "open quotes": (b'student,name\nada,"L', "class.csv, line 2: this is no CSV (unexpected end of data)"),
 }  # fmt: skip

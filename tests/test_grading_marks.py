@@ -2,7 +2,9 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,6 +16,7 @@ from small_assignment import (
     ASSIGNMENT,
     CASES,
     KEY,
+    NAME,
     QUICK,
     RIGHT,
     STARTER,
@@ -35,6 +38,7 @@ from course_lib.checks.contract import answer
 from course_lib.grading.assignment import Assignment, Task
 from course_lib.grading.mark import Marks, mark, rules_of, seed
 from course_lib.grading.sandbox import Limits, NoSandbox, Sandbox
+from course_lib.grading.session import Ended, Session
 from course_lib.grading.submission import read_submission
 
 
@@ -113,6 +117,11 @@ MIXED: dict[str, tuple[list[Any], float, str]] = {
     ),
     "nothing is defined": (["x = 1"], 0, "There is no `double` in the notebook."),
     "it was not defined": (["1 / 0\n" + RIGHT], 0, "`double` was not defined.\nCode cell 2 raised ZeroDivisionError"),
+    "its cell is no Python": (
+        [RIGHT + "]"],
+        0,
+        "The cell that defines `double` has a SyntaxError.\nCode cell 2 raised SyntaxError in line 2",
+    ),
     "it is no function": (["double = [1, 2]"], 0, "`double` is a list, not a function."),
     "it is a function of a library": (["from copy import copy as double"], 0, "`double` is from the module copy; an"),
     "it is decorated": (["from functools import *\n@lru_cache\ndef two(x): return 2 * x\n@cache\n@wraps(len)\n"
@@ -159,8 +168,29 @@ def test_what_works_earns_its_points_and_a_sentence_says_what_happened(
 
 
 @needs_sandbox
+def test_a_forbidden_import_is_said_once_about_the_file_and_not_at_each_task(tmp_path: Path, sandbox: Sandbox) -> None:
+    two = replace(ASSIGNMENT, tasks=(*ASSIGNMENT.tasks, Task(NAME, 2.0, "Again")))
+    came = mark(handed_in(tmp_path, notebook(RIGHT, "import course_lib.caches")), two, KEY, QUICK, sandbox)
+    assert said(came).count("Code cell 3 imports course_lib.caches, which this exercise rules out") == 1
+    assert "imports" in "".join(came.notes) and [task.said for task in came.tasks] == [(), ()]
+
+
+@needs_sandbox
+def test_a_cell_of_examples_is_named_by_its_task(tmp_path: Path, sandbox: Sandbox) -> None:
+    came = marks(tmp_path, sandbox, RIGHT.replace("numbers]", "numbers.x]"))
+    assert came.notes[0].startswith("The examples of “Double” (code cell 3) raised AttributeError in line 2"), (
+        came.notes
+    )
+
+
+@needs_sandbox
 def test_whatever_is_wrong_with_the_file_there_are_marks(tmp_path: Path, sandbox: Sandbox) -> None:
-    for content, sentence in ((b"", "is empty"), (RIGHT, "is no notebook"), ("{}", "no cells"), ("[" * 9_999, "JSON")):
+    for content, sentence in (
+        (b"", "is empty"),
+        (RIGHT, "is not a notebook"),
+        ("{}", "no cells"),
+        ("[" * 9_999, "JSON"),
+    ):
         came = mark(handed_in(tmp_path, content), ASSIGNMENT, KEY, QUICK, sandbox)
         assert (came.earned, came.points, came.answers[0].text) == (0, 4, "")
         assert sentence in came.notes[0] and came.tasks[0].said == ("There is no code in what was handed in.",)
@@ -179,8 +209,8 @@ def test_deleted_renamed_and_doubled_cells_and_other_points_are_said_and_cost_no
     came = mark(handed_in(tmp_path, made), ASSIGNMENT, KEY, QUICK, sandbox)
     assert (came.earned, came.points) == (4, 4)
     assert came.notes == (
-        "The cell ex99_double is there 2 times.",
-        "The cell ex99_why_answer is missing: deleted, or its metadata lost or changed.",
+        "The cell for “Double” is there 2 times.",
+        "The cell for “Why” is missing: deleted, or its metadata lost or changed.",
         "The points of the cell ex99_double_check were changed in the file; the assignment's count.",
     )
     assert (
@@ -198,10 +228,37 @@ def test_written_answers_are_handed_on_as_text(tmp_path: Path, sandbox: Sandbox)
 
 @needs_sandbox
 def test_time_for_everything_ends_as_well(tmp_path: Path, sandbox: Sandbox) -> None:
-    slow = "import time\ntime.sleep(1.5)"
-    came = marks(tmp_path, sandbox, *[slow] * 20, RIGHT, limits=Limits(cell_s=3, total_s=4, grace_s=0.3))
-    assert came.earned == 0 and came.seconds < 12
-    assert "The whole notebook may take 4 s; what was not reached by then is lost." in said(came)
+    endless = "import time\ndef double(*given):\n    time.sleep(100)"
+    came = marks(tmp_path, sandbox, endless, limits=Limits(total_s=5, grace_s=0.3))
+    assert came.earned == 0
+    assert "The whole notebook may take 5 s; what was not reached by then is lost." in said(came)
+
+
+@needs_sandbox
+def test_cells_that_never_end_leave_half_of_the_time_for_what_is_judged(tmp_path: Path, sandbox: Sandbox) -> None:
+    slow = "import time\ntime.sleep(100)"
+    came = marks(tmp_path, sandbox, RIGHT, *[slow] * 20, limits=Limits(cell_s=3, total_s=24, grace_s=0.3))
+    assert came.earned == came.points
+    assert any("was not run: those before it took" in note for note in came.notes)
+
+
+@needs_sandbox
+def test_a_process_that_ends_when_there_is_no_time_for_another_costs_no_marks(
+    tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restart fails because the time is over, not because the machine has no sandbox."""
+    starts = iter((True, False))
+
+    def start(limits: Limits, seconds: float | None = None) -> Session:
+        if next(starts, False):
+            return Sandbox.start(sandbox, limits, seconds)
+        time.sleep(seconds or 0)
+        raise Ended("used up the time")
+
+    monkeypatch.setattr(sandbox, "start", start)
+    ends = RIGHT.replace("return", "import os; os._exit(1)\n    return", 1)
+    came = marks(tmp_path, sandbox, ends, limits=Limits(total_s=12))
+    assert "The whole notebook may take 12 s; what was not reached by then is lost." in said(came)
 
 
 @needs_sandbox

@@ -57,7 +57,7 @@ def test_other_encodings_are_read_as_far_as_they_can_be(encoding: str, tmp_path:
 NO_NOTEBOOKS: dict[str, tuple[str | bytes | dict[str, Any], str]] = {
     "nothing": (b"", "The file is empty."),
     "white space": (" \n\n", "The file is empty."),
-    "a program": (RIGHT, "The file is no notebook: it cannot be read as JSON."),
+    "a program": (RIGHT, "The file is not a notebook: it cannot be read as JSON."),
     "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9, "cannot be read as JSON"),
     "half a notebook": (json.dumps(notebook(RIGHT))[:-300], "cannot be read as JSON"),
     "half a string": ('{"cells": [{"source": "' + '\\"' * 200_000, "cannot be read as JSON"),
@@ -68,7 +68,7 @@ NO_NOTEBOOKS: dict[str, tuple[str | bytes | dict[str, Any], str]] = {
     "a list": ("[1, 2]", "JSON of another kind"),
     "text": ('"cells"', "JSON of another kind"),
     "a number": ("NaN", "JSON of another kind"),
-    "an object": ("{}", "The file is no notebook: it has no cells."),
+    "an object": ("{}", "The file is not a notebook: it has no cells."),
     "cells that are no list": ('{"cells": {"0": 1}}', "it has no cells"),
     "no cells": (notebook() | {"cells": []}, "The notebook has no cells."),
     "sheets that are none": ('{"worksheets": [3, {"cells": 4}]}', "The notebook has no cells."),

@@ -1,8 +1,10 @@
 """What a task of an assignment ends with: the points, to a learner and to nbgrader, and examples that wait for it."""
 
 import importlib
+import linecache
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -156,3 +158,47 @@ def test_an_example_waits_for_the_function_and_raises_everything_else(capsys: py
 
 def test_the_points_of_an_exercise_stand_with_its_text() -> None:
     assert exercise(NAME).points == 5
+
+
+FROM_THE_COURSE = {
+    "an import in its cell": "from course_lib.caches import ContiguousCache\n" + dedent(RIGHT["NumPy"]),
+    "an import in its body": "def append(cache, layer, k, v):\n    from course_lib import caches\n    return k, v",
+    "a helper": "import course_lib.caches as c\ndef help_me():\n    return c.ContiguousCache\n"
+    "def append(cache, layer, k, v):\n    help_me()\n    return k, v",
+    "its own class": "from course_lib.caches import ContiguousCache as append",
+    "a class made from it": "import course_lib.caches\nclass append(course_lib.caches.ContiguousCache):\n    pass",
+}
+
+
+def in_a_cell(source: str, shell: dict[str, Any]) -> Any:
+    """The answer that a cell defines, which Python can show the lines of, as a notebook can."""
+    text, name = dedent(source), f"<cell {len(linecache.cache)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    shell["__name__"] = "__main__"
+    exec(compile(text, name, "exec"), shell)
+    return shell["append"]
+
+
+@pytest.mark.parametrize("source", FROM_THE_COURSE.values(), ids=FROM_THE_COURSE)
+def test_an_answer_that_needs_what_is_ruled_out_earns_nothing_here_either_and_is_told_why(
+    source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert points(NAME, in_a_cell(source, {})) == 0.0
+    said = capsys.readouterr().out
+    assert "when it is graded it earns nothing" in said and "course_lib.caches" in said
+
+
+def test_an_import_elsewhere_in_the_notebook_is_told_and_costs_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell: dict[str, Any] = {}
+    exec("from course_lib.caches import ContiguousCache", shell)
+    monkeypatch.setattr(module, "namespace", lambda: shell)
+    assert points(NAME, in_a_cell(RIGHT["NumPy"], shell)) == 5.0
+    assert "Your notebook imports course_lib.caches, which this exercise rules out" in capsys.readouterr().out
+
+
+def test_how_points_are_counted_is_said_where_some_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    points(NAME, function(WRONG["chunks of 4 reversed"].source))
+    points(NAME, function(RIGHT["NumPy"]))
+    assert capsys.readouterr().out.count(module.COUNTED) == 1

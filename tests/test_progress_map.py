@@ -127,7 +127,7 @@ def test_exercise_is_counted_by_its_own_checks_and_finishes_no_notebook(mine: St
     mine.record("check", "ex02.gone", {"passed": True, "cases": {}})
     assert (here().exercises_passed, here().checks_passed, here().next) == (2, 0, "begin")
     assert f'<td style="text-align: left; vertical-align: top">2 of {len(checks)}</td>' in progress()._repr_html_()
-    assert f"exercises passed: 2 of {len(checks)}" in repr(progress())
+    assert f"exercise parts passed: 2 of {len(checks)}" in repr(progress())
     questions.write_text("damaged")
     assert (here().exercises, here().exercises_passed) == (len(checks), 2)
     assert sum(one.exercises for one in standings()) == len(names())

@@ -123,7 +123,7 @@ DAMAGED = [
     ("notebook = ", "03_small.toml: is not TOML: Invalid value"),
     ("", "03_small.toml: notebook: is missing; write notebook = "),
     ("notebook = '04_other'", 'notebook: “04_other” is not this file\'s name; write "03_small", or rename the file'),
-    ("notebook = 'three'", "notebook: “three” is no notebook's name"),
+    ("notebook = 'three'", "notebook: “three” is not the name of a notebook"),
     ("notebook = 3", "notebook: should be text in quotation marks, not a whole number"),
     ("notebook = '03_small'\nquestions = 1", "questions: is not known here; did you mean question?"),
     ("notebook = '03_small'\nquestion = 1", "question: should be one or more tables, .*not a whole number"),

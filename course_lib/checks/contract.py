@@ -17,6 +17,7 @@ import numpy as np
 
 from course_lib.checks.plain import Plain, pack, unpack
 
+WAITS = "This does not count until the first failed case is mended."  # said of many cases at a time
 MOST_SHOWN = 8  # numbers of one vector in a message
 JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # names and texts in some scripts need them
 

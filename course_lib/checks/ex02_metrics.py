@@ -131,7 +131,7 @@ def beliefs(name: str, log: Log) -> Iterator[Belief]:
     undefined = "After a single token there is no gap" if N == 1 else "No time passes after the first token"
     if log.figure(name) is None:
         yield f"{undefined}, so this is undefined: None, not 0.", 0.0
-        yield f"{undefined}, so this is undefined. Nothing of the wait for the first token belongs into it.", log.first
+        yield f"{undefined}, so this is undefined. Nothing of the wait for the first token belongs in it.", log.first
         yield f"{undefined}, so there are no tokens to count here: the figure is undefined, None.", rate(N, log.whole)
     if name == "ttft_s":
         yield "This is a reading of the clock. TTFT is a duration: it begins when the request arrives.", times[0]

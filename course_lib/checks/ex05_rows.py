@@ -7,6 +7,7 @@ read is NaN, so whoever reads too much cannot be right by luck. The reference ke
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import exp, sqrt
 from typing import Any
 
@@ -102,6 +103,14 @@ class RowsCase(Case):
         }[call["do"]]
         return f"{done}; tokens in the rows so far: {[len(row) for row in self.held]}"
 
+    def ended(self) -> Wrong:
+        """Why answers are missing; where tokens did not fit, with what should have come."""
+        wrong, number = super().ended(), len(self.answers)
+        call: dict[str, Any] = self.calls[number] if number < len(self.calls) else {"do": ""}
+        if call["do"] == W and len(self.held[call["row"]]) + len(call["k"]) > self.S:
+            return replace(wrong, expected="ValueError")
+        return wrong
+
     def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         """What is wrong with what a call did. Calls are judged in their order; `held` goes along."""
         fits, at = True, 0
@@ -153,7 +162,7 @@ class RowsCase(Case):
             return f"The new token lies in row {r}. It belongs to row {b}."
         if s == p + self.before[b] and self.before[b]:
             return "The row goes on behind the tokens that it had before it was released. It begins at slot 0 again."
-        return f"Token number {p} of a row belongs into slot {p}; it lies in slot {s}."
+        return f"Token number {p} of a row belongs in slot {p}; it lies in slot {s}."
 
     def output_wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         came = answer.get("output")

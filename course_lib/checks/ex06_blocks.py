@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.compare import Case, Wrong, as_number, verdict, what_came
-from course_lib.checks.contract import Verdict, part, words
-from course_lib.checks.ex06_tables import listed, several, whole_numbers
+from course_lib.checks.contract import Line, Verdict, part, words
+from course_lib.checks.ex06_tables import Past, listed, several, so_far, whole_numbers
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex06_blocks import run
 
@@ -25,7 +25,7 @@ TOLERANCE = "none. Any free block may be handed out, in any order."
 NOT_CHECKED = "which of the free blocks is taken first, speed, several threads at a time"
 BACK, SHARED = "blocks are taken, given back, and taken again", "a block that several refer to"
 FULL, TWICE, FREE = "more blocks than are free", "a free block is given back", "a free block is shared"
-NOBODY, DAY = "numbers that no block has", "a long day"
+NOBODY, DAY = "numbers that no block has", "many random calls"
 CASES = (BACK, SHARED, FULL, TWICE, FREE, NOBODY, DAY)
 LONG_DAY = 120  # calls
 FIRST = "Look first, and change something only if nothing is in the way."
@@ -149,6 +149,8 @@ class PoolCase(Case):
         self.references = [0] * self.count  # by hand, of each block
         self.taken: list[int] = []  # blocks, in the order of taking
         self.before = list(self.references)  # the call that is looked at
+        self.past: Past = []
+        self.concerns = -1  # the block that the call that is looked at is about
 
     @property
     def free(self) -> int:
@@ -181,18 +183,24 @@ class PoolCase(Case):
         """Why answers are missing; if the next call should have been refused, by which error."""
         wrong, number = super().ended(), len(self.answers)
         self.before = list(self.references)
+        if number < len(self.calls) and self.calls[number]["do"] not in ("make", "take"):
+            self.concerns = self.block(self.calls[number])
         expected = self.refusal(self.calls[number]) if number < len(self.calls) else ""
         if not expected or words(part(self.answer, "ended").get("kind")) != "raised":
             return wrong
         said = f"{wrong.said} {self.why(self.calls[number], expected)}"
         return replace(wrong, said=said, expected=expected)
 
+    def failed(self, number: int, wrong: Wrong) -> Line:
+        line = super().failed(number, wrong)
+        return replace(line, where=", ".join(filter(None, (line.where, so_far(self.past, self.concerns)))))
+
     def why(self, call: dict[str, Any], expected: str) -> str:
         """Why a call has to be refused."""
         if expected == "MemoryError":
             return "More blocks are asked for than are free: raise MemoryError."
         if not 0 <= self.block(call) < self.count:
-            return "There is no block of this number: raise ValueError. (Python takes -1 for the last one of a list.)"
+            return "There is no block of this number: raise ValueError. (Python reads -1 as the last item of a list.)"
         if call["do"] == "share":
             return "A free block holds nothing that could be shared: raise ValueError."
         return (
@@ -204,6 +212,8 @@ class PoolCase(Case):
         """What is wrong with what a call did. Calls are judged in their order; the references go along."""
         self.before = list(self.references)
         expected, came = self.refusal(call), words(answer.get("refused"))
+        self.concerns = -1 if call["do"] in ("make", "take") else self.block(call)
+        done = {self.concerns}, f"{call['do']}({self.concerns}){' refused' * bool(expected)}"
         if expected != came:
             if expected:
                 return Wrong(self.why(call, expected), expected, came or "no error")
@@ -215,9 +225,13 @@ class PoolCase(Case):
             for block in blocks or ():
                 self.references[block] = 1
             self.taken += blocks or []
+            done = set(blocks or ()), f"take({call['count']})"
         elif not expected and call["do"] != "make":
             self.references[self.block(call)] += 1 if call["do"] == "share" else -1
-        return self.free_wrong(call, answer, expected) or self.references_wrong(call, answer, expected)
+        if wrong := self.free_wrong(call, answer, expected) or self.references_wrong(call, answer, expected):
+            return wrong
+        self.past.append(done)
+        return None
 
     def blocks_wrong(self, count: int, blocks: list[int] | None, came: Plain) -> Wrong | None:
         """What is wrong with the blocks that `take` handed out."""
@@ -233,6 +247,7 @@ class PoolCase(Case):
                 said = f"There is no block of this number. {self.count} blocks are numbered from 0."
                 return Wrong(said, f"0 to {self.count - 1}", str(block))
             if self.references[block]:
+                self.concerns = block
                 said = "A block was handed out that somebody still refers to. Two texts would write over each other."
                 if self.name in (SHARED, DAY):
                     said += " It is free when nobody refers to it any more, and not before."
@@ -251,7 +266,7 @@ class PoolCase(Case):
             return Wrong("free() returns how many blocks are free.", str(right), what_came(answer.get("free")))
         left = 0 if call["do"] in ("make", "take") else self.held(self.block(call))
         if call["do"] == "make":
-            said = "In a new pool all blocks are free. Is something kept in the class that belongs into `self`?"
+            said = "In a new pool all blocks are free. Is something kept in the class that belongs in `self`?"
         elif refused:
             said = f"It refused, but something had changed by then. {FIRST}"
         elif call["do"] == "share":
@@ -270,6 +285,7 @@ class PoolCase(Case):
         if counts == self.references:
             return None
         block = next((b for b, right in enumerate(self.references) if b >= len(counts) or counts[b] != right), 0)
+        self.concerns = block
         if block >= len(counts) or counts[block] is None:
             found = came[block] if isinstance(came, list) and block < len(came) else None
             said = "references(block) returns how many refer to a block."

@@ -6,13 +6,15 @@ looks what was really published in it. The reference keeps each beginning whole,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from course_lib.checks.compare import Case, Wrong, as_number, verdict, what_came
-from course_lib.checks.contract import Verdict
-from course_lib.checks.ex06_tables import listed, several, whole_numbers
+from course_lib.checks.contract import Line, Verdict
+from course_lib.checks.ex06_tables import Past, listed, several, so_far, whole_numbers
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex06_prefix import run
 
@@ -21,11 +23,14 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 FUNCTION, CALL = "Prefixes", "Prefixes(block_size, digest)"
 TOLERANCE = "none. Where a beginning lies in two blocks, either will do."
 NOT_CHECKED = "what happens when a block gets other content, memory, seconds"
-SAME, FULL, LEFT = "texts with the same beginning", "full blocks only", "at least one token is left to compute"
+SAME, ENDS = "texts with the same beginning", "full blocks only, and at least one token left to compute"
 MIDDLE, SALT = "the same tokens after another beginning", "another salt"
-COLLIDE, TWICE = "digests that collide", "a beginning that lies in two blocks"
-LISTS, CHAIN, DAY = "lists that are changed afterwards", "a digest for each block, made once", "a long day"
-CASES = (SAME, FULL, LEFT, MIDDLE, SALT, COLLIDE, TWICE, LISTS, CHAIN, DAY)
+TOKENS, BEFORE = "one digest, other tokens", "one digest, the same tokens after another beginning"
+WHOSE, KEPT = "one digest, another salt", "one digest, several blocks"
+TWICE, LISTS = "a beginning that lies in two blocks", "lists that are changed afterwards"
+CHAIN, DAY = "a digest for each block, made once", "many random calls"
+CASES = (SAME, ENDS, MIDDLE, SALT, TOKENS, BEFORE, WHOSE, KEPT, TWICE, LISTS, CHAIN, DAY)
+COLLIDE = (TOKENS, BEFORE, WHOSE, KEPT)  # a case for each text that somebody is answered from, so that leaks cost most
 GOOD = 1 << 48  # different digests
 Tokens = list[int]
 
@@ -61,7 +66,7 @@ def draw(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     cases = {}
     for name in CASES:
-        plan = Plan(rng, int(rng.integers(3, 6)), {COLLIDE: 1, DAY: 2}.get(name, GOOD), name == LISTS)
+        plan = Plan(rng, int(rng.integers(3, 6)), 1 if name in COLLIDE else 2 if name == DAY else GOOD, name == LISTS)
         DRAWN[name](plan)
         cases[name] = plan.calls
     return {"cases": cases}
@@ -80,7 +85,7 @@ def same(plan: Plan) -> None:
     plan.find(one + two + three)
 
 
-def full(plan: Plan) -> None:
+def ends(plan: Plan) -> None:
     one, two = plan.piece(), plan.piece(1, 1)
     table = plan.publish(one + two[:-2])
     plan.find(one + two[:1] + plan.piece())
@@ -91,9 +96,6 @@ def full(plan: Plan) -> None:
     plan.find(one + two)
     plan.publish(one + two, table=table[:1])
     plan.find(one + two)
-
-
-def left(plan: Plan) -> None:
     text = plan.piece(3)
     plan.publish(text)
     for end in (3 * plan.size, 2 * plan.size, 2 * plan.size + 1, plan.size, plan.size + 1, 1):
@@ -123,19 +125,36 @@ def salted(plan: Plan) -> None:
         plan.find(text, salt)
 
 
-def collide(plan: Plan) -> None:
+def other_tokens(plan: Plan) -> None:
+    one, two = plan.piece(), plan.piece()
+    plan.publish(one)
+    plan.find(two + one)
+    plan.find(one + two)
+
+
+def other_beginning(plan: Plan) -> None:
+    one, two, three, four = (plan.piece() for _ in range(4))
+    plan.publish(one + two + three)
+    plan.find(two + three + four)
+    plan.find(one + three + four)
+    plan.find(one + four + two + three)  # a piece of the text behind a gap
+    plan.find(one + two + three + four)
+
+
+def other_salt(plan: Plan) -> None:
+    one, two = plan.piece(), plan.piece()
+    plan.publish(one, "Ada")
+    for salt in ("Bob", "", "Ada"):
+        plan.find(one + two, salt)
+
+
+def kept(plan: Plan) -> None:
     one, two, three, four = (plan.piece() for _ in range(4))
     plan.publish(one + two)
-    plan.find(three + two + four)
-    plan.find(one + three + four)
     plan.publish(three + four)
     plan.find(one + two + four)  # what was there before is still found
     plan.find(three + four + one)
-    plan.find(one + four + two + three)  # a piece of the other text behind this one
-    plan.find(one + two + four, "Ada")
-    plan.publish(one + four, "Ada")
-    plan.find(one + four + two)
-    plan.find(one + four + two, "Ada")
+    plan.find(plan.piece(2))
 
 
 def twice(plan: Plan) -> None:
@@ -187,9 +206,9 @@ def day(plan: Plan) -> None:
         known |= {(salt, tuple(tokens[:end])): block for end, block in zip(ends, table)}
 
 
-DRAWN = {
-    SAME: same, FULL: full, LEFT: left, MIDDLE: middle, SALT: salted, COLLIDE: collide, TWICE: twice, LISTS: lists,
-    CHAIN: chain, DAY: day,
+DRAWN: dict[str, Callable[[Plan], None]] = {
+    SAME: same, ENDS: ends, MIDDLE: middle, SALT: salted, TOKENS: other_tokens, BEFORE: other_beginning,
+    WHOSE: other_salt, KEPT: kept, TWICE: twice, LISTS: lists, CHAIN: chain, DAY: day,
 }  # fmt: skip
 
 
@@ -205,6 +224,8 @@ class FindCase(Case):
         super().__init__(name, calls, answer)
         self.size: int = calls[0]["block_size"]
         self.published: dict[int, tuple[str, Tokens]] = {}  # block → salt and everything up to the block's end
+        self.past: Past = []
+        self.concerns = -1  # the block that is not right
 
     def ends(self, tokens: Tokens) -> range:
         return range(self.size, len(tokens) + 1, self.size)
@@ -215,13 +236,30 @@ class FindCase(Case):
         salt = f", salt {call['salt']!r}" if call["salt"] else ""
         return f"{call['do']} with {several(len(call['tokens']), 'token')} in blocks of {self.size}{salt}"
 
+    def failed(self, number: int, wrong: Wrong) -> Line:
+        line = super().failed(number, wrong)
+        return replace(line, where=", ".join(filter(None, (line.where, so_far(self.past, self.concerns)))))
+
+    def done(self, call: dict[str, Any], blocks: Tokens) -> None:
+        salt = f", salt {call['salt']!r}" if call["salt"] else ""
+        what = "published" if call["do"] == "publish" else "found"
+        said = f"{what} for {several(len(call['tokens']), 'token')}{salt} (call {len(self.past) + 1})"
+        self.past.append((set(blocks), said))
+
     def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         """What is wrong with what a call did. Calls are judged in their order; what was published goes along."""
+        if call["do"] == "make":
+            self.past.append((set(), ""))
+            return None
         if call["do"] == "publish":
             tokens = call["tokens"]
+            self.done(call, call["table"][: len(self.ends(tokens))])
             self.published |= {b: (call["salt"], tokens[:end]) for end, b in zip(self.ends(tokens), call["table"])}
             return self.digested_wrong(call, answer)
-        return (self.found_wrong(call, answer) or self.digested_wrong(call, answer)) if call["do"] == "find" else None
+        if wrong := self.found_wrong(call, answer) or self.digested_wrong(call, answer):
+            return wrong
+        self.done(call, whole_numbers(answer.get("found")) or [])
+        return None
 
     def digested_wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         """What is wrong with how the digest was used, in the case that is about it."""
@@ -252,10 +290,10 @@ class FindCase(Case):
             return Wrong(said, expected, what_came(answer.get("found")))
         for place, block in enumerate(came):
             if place >= len(right) or block not in right[place]:
-                said = self.about(block, place, tokens, salt)
+                said, self.concerns = self.about(block, place, tokens, salt), block
                 return Wrong(said, expected, listed(list(came)), f"block number {place + 1} of the text")
         if len(came) < len(right):
-            said = f"{self.missed(len(came), tokens, salt)}"
+            said, self.concerns = self.missed(len(came)), right[len(came)][0]
             return Wrong(said, expected, several(len(came), "block"), f"block number {len(came) + 1} of the text")
         return None
 
@@ -280,10 +318,10 @@ class FindCase(Case):
             "Everything up to the end of the block has to agree, and not only by its digest."
         )
 
-    def missed(self, place: int, tokens: Tokens, salt: str) -> str:
+    def missed(self, place: int) -> str:
         """Why a block was not found that can be taken over, as far as one can tell."""
         said = f"{several(place, 'block')} came back, and one more holds the text's beginning."
-        if self.name == COLLIDE:
+        if self.name in (BEFORE, KEPT):
             return f"{said} Several blocks may have one digest: keep all of them under it, and look which one it is."
         if self.name == TWICE:
             return (

@@ -7,6 +7,7 @@ reference walks the memory of a row slot by slot and divides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ def draw(seed: int) -> dict[str, Any]:
                 (end - 1, end + size, size),
                 (0, 1, size),
                 (1, end, size),
+                (end + 1, end + 1, size),
             ],
             SIZES: [(2, 5, 1), (7, 9, 2), (14, 35, 16), (250, 260, 256)],
         }[name]
@@ -85,6 +87,15 @@ class SlotsCase(Case):
     def went_in(self, call: dict[str, Any]) -> str:
         return ", ".join(f"{name} = {value}" for name, value in call.items())
 
+    def ended(self) -> Wrong:
+        """Why answers are missing; where the table is too short, with what should have come."""
+        wrong, number = super().ended(), len(self.answers)
+        if number < len(self.calls):
+            call = self.calls[number]
+            if call["stop"] > len(call["table"]) * call["block_size"]:
+                return replace(wrong, expected="ValueError")
+        return wrong
+
     def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         table, start, stop, size = call.values()
         there = memory(table, size)
@@ -96,6 +107,8 @@ class SlotsCase(Case):
                 f"{several(len(table), 'block')} of {size} have no slot for position {stop - 1}: raise ValueError. "
                 "Whatever is read or written instead belongs to nobody, or to another text."
             )
+            if start == stop:
+                said = "The table has to reach as far as stop, even if no position is asked for: raise ValueError."
             return Wrong(said, "ValueError", listed(answer.get("slots")))
         expected = there[start:stop]
         if refused:

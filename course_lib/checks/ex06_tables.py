@@ -12,6 +12,9 @@ from course_lib.checks.compare import as_array, what_came
 from course_lib.checks.contract import MOST_SHOWN
 from course_lib.checks.plain import Plain
 
+Past = list[tuple[set[int], str]]  # of each call: the blocks that it was about, and what it was
+LATEST = 4  # of them in a message
+
 
 def whole_numbers(data: Plain) -> list[int] | None:
     """A list or an array of whole numbers as a list; None for anything else."""
@@ -35,6 +38,14 @@ def listed(data: Plain) -> str:
     if found is None:
         return what_came(data)
     return f"[{', '.join(map(str, found[:MOST_SHOWN]))}{', …' * (len(found) > MOST_SHOWN)}]"
+
+
+def so_far(past: Past, block: int) -> str:
+    """The latest calls that were about a block, for whoever looks for the one that went wrong."""
+    found = [done for blocks, done in past if block in blocks]
+    if not found:
+        return ""
+    return f"what was done with block {block} before: {'…, ' * (len(found) > LATEST)}{', '.join(found[-LATEST:])}"
 
 
 def several(count: int, thing: str) -> str:

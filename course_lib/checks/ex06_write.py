@@ -246,7 +246,7 @@ def pool_wrong(text: Text, came: list[int], held: dict[int, int]) -> Wrong | Non
         if right < 0 and more == 0:
             said = (
                 "The text refers to its copy now, and no longer to the old block. Give that reference back: otherwise "
-                "the block never gets free."
+                "the block is never freed."
             )
         elif right < 0:
             said = "The old block was given back more than once: only the reference of this text is gone."

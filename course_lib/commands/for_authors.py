@@ -65,16 +65,20 @@ def grade(
     ],
     assignment: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which one (ex03), or its notebook.", show_default="what they say"),
+        typer.Option(metavar="NAME", help="Which one (ex03), or its notebook.", show_default="each notebook's own"),
     ] = None,
     names: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="CSV with the columns student and name, maybe email.", show_default=False),
     ] = None,
-    to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="For results.", show_default="grades/")] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for the results.", show_default="grades/")
+    ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="So many at once.", show_default="as processors and memory allow"),
+        typer.Option(
+            min=1, metavar="N", help="How many to mark at once.", show_default="as processors and memory allow"
+        ),
     ] = None,
     key: Annotated[
         Path | None,
@@ -87,7 +91,7 @@ def grade(
         Path | None,
         typer.Option(metavar="FILE", help="Also write into this gradebook of nbgrader.", show_default=False),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Mark all anew, also what is marked already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Mark everything again.")] = False,
     json: Json = None,
 ) -> int:
     """For those who teach: mark what was handed in, each notebook in a fresh sandbox.
@@ -97,13 +101,15 @@ def grade(
     newest. Links are not followed. One notebook alone is marked and shown, and nothing is written without --to.
 
     In FOLDER/ASSIGNMENT/ are then marks.csv, marks.json, a page for each student in feedback/, and results/: who is in
-    there is not marked again unless the notebook, the key, the assignment or its checks are other ones. Stop whenever
-    you like (Ctrl-C); the same command goes on.
+    there is not marked again unless the notebook, key, assignment or checks have changed. Stop whenever you like
+    (Ctrl-C); the same command goes on.
 
     Points for written answers you type into marks.csv: the next run keeps them, columns of your own and rows of others,
-    and adds up the total. A marks.csv that you changed is also kept as it was, beside it.
+    adds up the total, and writes them on the students' pages. A marks.csv that you changed is also kept as it was,
+    beside it. Into the gradebook they go where nbgrader has no manual score for that cell; one that it has is never
+    changed, and if the two differ a line says so.
 
-    The exit status is 1 if something could not be marked.
+    The exit status is 1 if something could not be marked, or is not a notebook and should be asked for again.
 
     Example: `course grade submitted/ --assignment ex03 --names class.csv`, or `course grade ex03_kv_cache.ipynb`
     """

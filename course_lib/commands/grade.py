@@ -20,7 +20,19 @@ from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandEr
 from course_lib.commands.places import checkout, short
 from course_lib.commands.release import find_assignments, folders
 from course_lib.grading.assignment import SOURCES, Assignment, BadAssignment, read_assignment
-from course_lib.grading.class_marks import SHEET, UNTOUCHED, Row, as_data, as_sheet, by_hand, rows_of, write_class
+from course_lib.grading.class_marks import (
+    GRADED,
+    NOT_A_NOTEBOOK,
+    SHEET,
+    STATES,
+    UNTOUCHED,
+    Row,
+    as_data,
+    as_sheet,
+    by_hand,
+    rows_of,
+    write_class,
+)
 from course_lib.grading.feedback import page
 from course_lib.grading.group import (
     BadKey,
@@ -67,7 +79,7 @@ def grade_submissions(asked: Asked) -> int:
     began = time.monotonic()
     for path in asked.paths:
         if not path.exists() or (path.is_file() and not is_notebook(path.name)):
-            said = "is no notebook (.ipynb)" if path.exists() else "is not there"
+            said = "is not a notebook (.ipynb)" if path.exists() else "is not there"
             raise CommandError(f"{path} {said}", "name a notebook, or a folder", BAD_CALL)
     if asked.gradebook and importlib.util.find_spec("nbgrader") is None:
         raise CommandError("a gradebook needs nbgrader", 'pip install "kv-cache-course[class]"', BAD_CALL)
@@ -140,7 +152,8 @@ def about_names(found: Class, names: Mapping[str, Name]) -> list[str]:
     if strangers:
         said.append(f"not in the list of names: {listed(sorted(strangers))}")
     if found.ignored:
-        said.append(f"not looked at, for it is nobody's notebook: {listed(found.ignored)}")
+        why = {True: "called as the assignment, so nobody's", False: "not a notebook"}
+        said.append(f"ignored: {listed([f'{each} ({why[is_notebook(each)]})' for each in found.ignored])}")
     return said
 
 
@@ -205,10 +218,11 @@ def finish(
         if row.result.marks:
             path = folder / PAGES / f"{files[row.result.handed_in.student]}.html"
             path.parent.mkdir(exist_ok=True)
-            html = page(with_notes(row), row.name.name).encode()
+            missing = row.state == NOT_A_NOTEBOOK
+            html = page(with_notes(row), row.name.name, row.by_hand, assignment.title, missing=missing).encode()
             if not path.exists() or path.read_bytes() != html:
                 write_whole(path, html)
-    counts = {state: sum(row.state == state for row in rows) for state in ("graded", "not graded", "nothing handed in")}
+    counts = {state: sum(row.state == state for row in rows) for state in STATES}
     data: dict[str, object] = {
         "assignment": assignment.name,
         "points": assignment.points,
@@ -222,7 +236,8 @@ def finish(
     for line in write_class(folder, as_sheet(rows, assignment, before), data, before, rows):
         say(line)
     if asked.gradebook:
-        fill_gradebook(asked.gradebook, source, rows)
+        for line in fill_gradebook(asked.gradebook, source, rows):
+            say(line)
     say(f"{SHEET}, marks.json and {PAGES}/ are in {short(folder.absolute())}")
     deliver(data, class_table(rows, counts), asked.json)
     return DONE if all(row.result.in_order for row in rows) else WRONG
@@ -235,17 +250,20 @@ def with_notes(row: Row) -> Marks:
     return replace(row.result.marks, notes=said + row.result.marks.notes, submission=row.student)
 
 
-def fill_gradebook(path: Path, source: Path, rows: Sequence[Row]) -> None:
+def fill_gradebook(path: Path, source: Path, rows: Sequence[Row]) -> list[str]:
+    """Enter what is graded; what is not a notebook would be 0 points there. Says what a person should know."""
     from course_lib.grading.gradebook import NoGradebook, write
 
+    graded = [row for row in rows if row.state == GRADED]
     try:
-        write(
+        return write(
             path,
             source,
-            [replace(row.result.marks, submission=row.student) for row in rows if row.result.marks],
+            [replace(row.result.marks, submission=row.student) for row in graded if row.result.marks],
             {row.student: row.name.name for row in rows},
             {row.student: row.name.email for row in rows if row.name.email},
             {row.student for row in rows if row.anew},
+            {row.student: row.by_hand for row in graded},
         )
     except NoGradebook as problem:
         raise CommandError(str(problem), "all else is written") from None
@@ -257,5 +275,5 @@ def show_alone(result: Result, assignment: Assignment, target: str | None) -> in
         raise CommandError(result.why_not or " ".join(result.handed_in.said))
     (row,) = rows_of([result], assignment, {}, UNTOUCHED)
     data: dict[str, object] = {"assignment": assignment.name, "submissions": [as_data(row)]}
-    deliver(data, one_notebook(result.marks, result.handed_in.said), target)
+    deliver(data, one_notebook(row), target)
     return DONE if result.in_order else WRONG

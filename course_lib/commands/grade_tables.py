@@ -11,16 +11,17 @@ from rich.text import Text
 
 from course_lib.commands.output import program
 from course_lib.grading.assignment import worth
-from course_lib.grading.class_marks import Row
+from course_lib.grading.class_marks import NOT_A_NOTEBOOK, Row
 from course_lib.grading.group import Result
-from course_lib.grading.mark import Marks
 
 
 def in_short(result: Result) -> str:
     """What came of a submission, for a line of its own."""
+    if result.why_not or result.handed_in.not_a_notebook:
+        return "not graded" if result.why_not else NOT_A_NOTEBOOK  # the table says why
     if result.marks:
         return f"{result.marks.earned:g} of {worth(result.marks.points)}, {result.marks.seconds:.1f} s"
-    return f"not graded: {result.why_not}" if result.why_not else "nothing handed in"
+    return "nothing handed in"
 
 
 def class_table(rows: Sequence[Row], counts: Mapping[str, int]) -> Group:
@@ -29,12 +30,12 @@ def class_table(rows: Sequence[Row], counts: Mapping[str, int]) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("student", "name") if named else ("student",):
         table.add_column(heading, overflow="fold")
-    for heading in ("points", "by hand", "time (s)", "memory (MB)"):
+    for heading in ("code", "by hand", "total", "time (s)", "memory (MB)"):
         table.add_column(heading, justify="right")
     table.add_column("result")
     for row in rows:
         cells = [row.student, row.name.name] if named else [row.student]
-        table.add_row(*map(Text, (*cells, *figures(row.result.marks, row))), result_of(row))
+        table.add_row(*map(Text, (*cells, *figures(row))), result_of(row))
     said = [Text(f"{row.student}: {' '.join(about)}") for row in rows if (about := row.about)]
     kept = sum(row.result.kept for row in rows)
     again = f" ({kept} kept from before; {program()} grade … --again marks all anew)" if kept else ""
@@ -42,13 +43,16 @@ def class_table(rows: Sequence[Row], counts: Mapping[str, int]) -> Group:
     return Group(table, Text(), *said, *([Text()] if said else []), summed)
 
 
-def figures(marks: Marks | None, row: Row) -> list[str]:
-    """Points, points given by a person, seconds and megabytes."""
-    if marks is None:
-        return ["-"] * 4
+def figures(row: Row) -> list[str]:
+    """Points for code, points given by a person, all of them once there are all, seconds and megabytes."""
+    marks = row.result.marks
+    if marks is None or row.state == NOT_A_NOTEBOOK:
+        return ["-"] * 5
     hand = f"{len(row.waiting)} to do" if row.waiting else f"{sum(points or 0 for points in row.by_hand.values()):g}"
-    points = f"{marks.earned:g} of {marks.points:g}"
-    return [points, hand if row.by_hand else "-", f"{marks.seconds:.1f}", f"{marks.peak_bytes / 1e6:.0f}"]
+    points = marks.points + sum(answer.points for answer in marks.answers)
+    total = "-" if row.total is None else f"{row.total:g} of {points:g}"
+    code = f"{marks.earned:g} of {marks.points:g}"
+    return [code, hand if row.by_hand else "-", total, f"{marks.seconds:.1f}", f"{marks.peak_bytes / 1e6:.0f}"]
 
 
 def result_of(row: Row) -> Text:
@@ -57,18 +61,22 @@ def result_of(row: Row) -> Text:
     return Text("kept" if row.result.kept else row.state, style="green" if row.result.marks else "")
 
 
-def one_notebook(marks: Marks, said: Sequence[str]) -> Group:
+def one_notebook(row: Row) -> Group:
     """The marks of one notebook, and all that is said about it."""
+    marks = row.result.marks
+    if marks is None or row.state == NOT_A_NOTEBOOK:
+        return Group(*map(Text, row.notes))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("task")
     table.add_column("points", justify="right")
     for task in marks.tasks:
         table.add_row(Text(task.title or task.check), f"{task.earned:g} of {task.points:g}")
     for answer in marks.answers:
-        table.add_row(Text(answer.title or answer.cell), f"by hand, of {answer.points:g}")
-    table.add_row("without those by hand", f"{marks.earned:g} of {marks.points:g}")
+        points = f"by hand, of {answer.points:g}" if answer.text else f"nothing written, 0 of {answer.points:g}"
+        table.add_row(Text(answer.title or answer.cell), points)
+    table.add_row("all code", f"{marks.earned:g} of {marks.points:g}")
     lines = []
     for task in marks.tasks:
         about = [*task.said, *(f"{line.case}: {line.said}" for line in task.lines if not line.passed)]
         lines += ["", task.title or task.check, *(f"  {line}" for line in about)] if about else []
-    return Group(table, *map(Text, lines), *(Text(f"\n{note}") for note in (*said, *marks.notes)))
+    return Group(table, *map(Text, lines), *(Text(f"\n{note}") for note in (*row.about, *marks.notes)))

@@ -60,7 +60,7 @@ class CourseKernels(KernelSpecManager):
 
 
 class NotebookProblem(Exception):
-    """A file that is no notebook, or one that cannot be executed; the message is one line."""
+    """A file that is not a notebook, or one that cannot be executed; the message is one line."""
 
 
 @dataclass(frozen=True)

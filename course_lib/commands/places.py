@@ -91,7 +91,7 @@ def find_original(word: str, root: Path) -> Path:
         if matching:
             raise CommandError(f"{word} may be any of {_listed(matching)}", "type more of its name", BAD_CALL)
     near = difflib.get_close_matches(stem, [path.stem for path in notebooks], n=3)
-    known = ", ".join(near) if near else _listed(notebooks)
+    known = ", ".join(near or sorted(path.stem.partition("_")[0] for path in notebooks))
     raise CommandError(
         f"there is no notebook {word}", f"there is: {known}" if known else "the course has none yet", BAD_CALL
     )

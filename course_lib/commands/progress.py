@@ -28,7 +28,7 @@ def show_map(json_target: str | None) -> int:
     _tell()
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("notebook", no_wrap=True)
-    for heading in ("predicted", "answered", "first\ntry", "exercises"):
+    for heading in ("predicted", "answered", "first\ntry", "exercise\nparts"):
         table.add_column(heading, justify="right")
     table.add_column("finished")
     for one in found:

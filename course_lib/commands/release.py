@@ -75,9 +75,10 @@ def find_assignments(root: Path, words: list[str]) -> list[str]:
             name for name in known if wanted and name.startswith((wanted, f"ex{wanted}"))
         ]
         if len(matching) != 1:
-            near = matching or difflib.get_close_matches(wanted, known, n=3) or known
+            near = matching or difflib.get_close_matches(wanted, known, n=3)
             said = f"{word} may be any of several assignments" if matching else f"there is no assignment {word}"
-            raise CommandError(said, f"there is: {', '.join(near[:6])}{', …' if len(near) > 6 else ''}", BAD_CALL)
+            there = near or [name.partition("_")[0] for name in known]
+            raise CommandError(said, f"there is: {', '.join(there)}", BAD_CALL)
         found += matching
     return list(dict.fromkeys(found))
 

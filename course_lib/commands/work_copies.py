@@ -165,7 +165,7 @@ def _free_name(folder: Path, stem: str, suffix: str, data: bytes | None = None) 
 
 
 def _cells(data: bytes) -> list[list[object]] | None:
-    """Type, source and pasted files of every cell; None for what is no notebook."""
+    """Type, source and pasted files of every cell; None for what is not a notebook."""
     try:
         cells: list[dict[str, Any]] = json.loads(data)["cells"]
         return [[cell["cell_type"], "".join(cell["source"]), cell.get("attachments") or {}] for cell in cells]

@@ -26,7 +26,9 @@ from course_lib.grading.sheets import WORTH, BadSheet, Name, Sheet, column, one_
 
 SHEET, DATA = "marks.csv", "marks.json"
 LONGEST = 1_000  # characters of a cell
-GRADED, NOT_GRADED, NOTHING = "graded", "not graded", "nothing handed in"
+MOST_FAULTS = 20  # that are named
+GRADED, NOT_GRADED, NOT_A_NOTEBOOK, NOTHING = "graded", "not graded", "not a notebook", "nothing handed in"
+STATES = (GRADED, NOT_GRADED, NOT_A_NOTEBOOK, NOTHING)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Row:
     def state(self) -> str:
         if self.result.why_not:
             return NOT_GRADED
+        if self.result.handed_in.not_a_notebook:
+            return NOT_A_NOTEBOOK
         return GRADED if self.result.marks else NOTHING
 
     @property
@@ -67,8 +71,9 @@ class Row:
 
     @property
     def total(self) -> float | None:
-        """All points, once a person has marked what has to be marked by one."""
-        if self.result.marks is None or self.waiting:
+        """All points, once a person has marked what has to be marked by one; for what is not a notebook a person
+        decides."""
+        if self.result.marks is None or self.state == NOT_A_NOTEBOOK or self.waiting:
             return None
         return self.result.marks.earned + sum(points or 0 for points in self.by_hand.values())
 
@@ -77,8 +82,9 @@ class Row:
         """What a person should know who looks at the whole class."""
         why_not = self.result.why_not
         about = [why_not] if why_not else []
-        about += [said for said in self.result.handed_in.said if said not in why_not]
-        if not why_not and not self.result.in_order:
+        handed_in = self.result.handed_in
+        about += [said for said in (handed_in.not_a_notebook, *handed_in.said) if said and said not in why_not]
+        if self.result.unjudged:
             about.append("A task could not be judged; see its feedback.")
         if self.anew and any(points is not None for points in self.by_hand.values()):
             about.append("Handed in anew since the written answers were marked: look at them again.")
@@ -88,52 +94,61 @@ class Row:
     def notes(self) -> list[str]:
         """All there is to say about a submission, but for its tasks."""
         marks = self.result.marks
-        empty = [
-            f"Nothing was written for {answer.cell}." for answer in (marks.answers if marks else ()) if not answer.text
-        ]
-        return [*self.about, *(marks.notes if marks else ()), *empty]
+        if marks is None or self.state == NOT_A_NOTEBOOK:
+            return self.about
+        empty = [f"{answer.title or answer.cell}: nothing written." for answer in marks.answers if not answer.text]
+        return [*self.about, *marks.notes, *empty]
 
 
 def by_hand(path: Path, assignment: Assignment) -> ByHand:
-    """What stands in a marks.csv. Raises BadSheet if any of it cannot be kept."""
+    """What stands in a marks.csv. Raises BadSheet with all that cannot be kept."""
     if not path.exists():
         return UNTOUCHED
     sheet = read_sheet(path, ("student",))
     questions = {column(question.cell): question for question in assignment.questions}
     points: dict[str, dict[str, float]] = {}
+    faults: list[str] = []
     for line, row in sheet.rows:
         if not row["student"]:  # a sum, say
             continue
         if row["student"] in points:
-            raise BadSheet(f"{path.name}, line {line}: {one_line(row['student'])} is there twice; delete one line")
-        points[row["student"]] = {
-            question.cell: number(row[name], question, f"{path.name}, line {line} ({one_line(row['student'])})")
-            for name, question in questions.items()
-            if row.get(name)
-        }
+            faults.append(f"line {line}: {one_line(row['student'])} is there twice; delete one line")
+        given = points.setdefault(row["student"], {})
+        for name, question in questions.items():
+            try:
+                if row.get(name):
+                    given[question.cell] = number(row[name], question)
+            except ValueError as fault:
+                faults.append(f"line {line} ({one_line(row['student'])}): {fault}")
+    if faults:
+        more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+        raise BadSheet(f"{path.name}, {'; '.join(faults[:MOST_FAULTS])}{more}")
     return ByHand(sheet, points)
 
 
-def number(cell: str, question: Question, where: str) -> float:
-    """Points that a person typed, with a point or a comma. Raises BadSheet."""
+def number(cell: str, question: Question) -> float:
+    """Points that a person typed, with a point or a comma. Raises ValueError."""
     given = math.nan
     with suppress(ValueError):
         given = float(cell.replace(",", "."))
     if not 0 <= given <= question.points:
         said = f"{one_line(cell, 40)!r} for {question.cell} should be a number from 0 to {question.points:g}"
-        raise BadSheet(f"{where}: {said}; correct it, or leave it empty")
+        raise ValueError(f"{said}, or empty")
     return given
 
 
 def rows_of(results: Sequence[Result], assignment: Assignment, names: Mapping[str, Name], before: ByHand) -> list[Row]:
-    """A row for each student, in the order of `results`."""
+    """A row for each student, in the order of `results`. Who is not in `names` is called as in marks.csv."""
     rows = []
     for result in results:
         student, handed_in = label(result.handed_in.student), result.handed_in
-        name = names.get(handed_in.student) or Name(handed_in.student, student)
-        given = before.points.get(student, {})
+        there, given = before.row(student), before.points.get(student, {})
+        as_before = Name(
+            handed_in.student, one_line(there.get("name", "")) or student, one_line(there.get("email", ""))
+        )
+        name = names.get(handed_in.student, as_before)
         points = {question.cell: given.get(question.cell) for question in assignment.questions}
-        version = before.row(student).get("version")
+        version = there.get("version")
         rows.append(Row(student, name, result, points, anew=version not in (None, "", version_of(handed_in))))
     return rows
 
@@ -153,6 +168,8 @@ def as_sheet(rows: Sequence[Row], assignment: Assignment, before: ByHand) -> byt
     headings += [f"{question.cell}{WORTH}{question.points:g})" for question in questions]
     headings += [f"total{WORTH}{assignment.points:g})", "notes", "notebook", "version"]
     own = [column(heading) for heading in headings]
+    of_points = [name for name, heading in zip(own, headings) if WORTH in heading]
+    comma = before.sheet.decimal_comma(of_points)
     added = [heading for heading in before.sheet.headings if heading and column(heading) not in own]
     lines = []
     for row in rows:
@@ -162,10 +179,10 @@ def as_sheet(rows: Sequence[Row], assignment: Assignment, before: ByHand) -> byt
         lines.append(
             [
                 *(row.student, row.name.name, row.name.email, row.state),
-                *(shown(earned.get(task.check)) for task in tasks),
-                shown(marks.earned if marks else None),
-                *(shown(row.by_hand[question.cell]) for question in questions),
-                *(shown(row.total), one_line(" ".join(row.notes), LONGEST)),
+                *(shown(earned.get(task.check), comma) for task in tasks),
+                shown(marks.earned if marks else None, comma),
+                *(shown(row.by_hand[question.cell], comma) for question in questions),
+                *(shown(row.total, comma), one_line(" ".join(row.notes), LONGEST)),
                 *(one_line(path.name) if path else "", version_of(row.result.handed_in)),
                 *(there.get(column(heading), "") for heading in added),
             ]
@@ -181,8 +198,9 @@ def others(before: ByHand, here: set[str]) -> list[dict[str, str]]:
     return [row for _, row in before.sheet.rows if row["student"] not in here]
 
 
-def shown(points: float | None) -> str:
-    return "" if points is None else f"{points:g}"
+def shown(points: float | None, comma: bool = False) -> str:
+    """Points for a cell; with `comma` as 2,5."""
+    return "" if points is None else f"{points:g}".replace(".", "," if comma else ".")
 
 
 def as_data(row: Row) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One page of feedback for one student: what was judged, what came out, and what a person has still to mark.
+"""One page of feedback for one student: what was judged, what came out, and what a person gave or has still to mark.
 
 The one idea: nearly every word on it comes from strangers, so it is text and nothing but text. The template
 (feedback.html) escapes whatever is put in, and even if something got through, the page forbids itself to run or to
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -18,22 +19,46 @@ from markupsafe import Markup
 from course_lib.checks import UnknownCheck, check_named
 from course_lib.checks.contract import Line, details, printable
 from course_lib.grading.assignment import worth
-from course_lib.grading.mark import Marks, TaskMarks
+from course_lib.grading.mark import Answer, Marks, TaskMarks
 from course_lib.quizzes.text import as_html
 
 TEMPLATE = Path(__file__).with_name("feedback.html")
 
 
-def page(marks: Marks, name: str) -> str:
-    """The page for the student who is called `name`, as HTML in UTF-8."""
+def page(
+    marks: Marks,
+    name: str,
+    by_hand: Mapping[str, float | None] | None = None,
+    title: str = "",
+    *,
+    missing: bool = False,
+) -> str:
+    """The page for the student who is called `name`, as HTML in UTF-8.
+
+    `by_hand` are the points that a person gave for written answers, by cell; `title` is the assignment's; `missing`
+    says that what was handed in is not a notebook, so that there is nothing to judge.
+    """
+    given = {answer.cell: points_of(answer, by_hand or {}) for answer in marks.answers}
     return template().render(
         marks=marks,
         name=name,
-        by_hand=sum(answer.points for answer in marks.answers),
+        title=f"{marks.assignment.partition('_')[0]}, {title}" if title else marks.assignment,
+        missing=missing,
+        given=given,
+        settled=None not in given.values(),
+        got=sum(points or 0.0 for points in given.values()),
+        for_answers=sum(answer.points for answer in marks.answers),
+        waiting=sum(answer.points for answer in marks.answers if given[answer.cell] is None),
         head=head,
         details=details,
         about=about,
     )
+
+
+def points_of(answer: Answer, by_hand: Mapping[str, float | None]) -> float | None:
+    """What a written answer earned; None if a person has still to mark it. Where there is none it is nothing."""
+    given = by_hand.get(answer.cell)
+    return 0.0 if given is None and not answer.text else given
 
 
 @cache

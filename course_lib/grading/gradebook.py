@@ -1,8 +1,9 @@
 """Marks into a gradebook of nbgrader, so that a class keeps its tools: the formgrader, marks by hand, the export.
 
 The one idea: what a person has marked is theirs. Written are the assignment, just as `nbgrader generate_assignment`
-enters it, the students, and what the checks gave; a score or a comment given by hand is never touched. All of it is one
-transaction: whatever goes wrong, and whoever has the file open, it holds all marks of a run or none.
+enters it, the students, what the checks gave, and points given by hand elsewhere where nbgrader has none; a score or a
+comment that was given by hand in nbgrader is never touched. All of it is one transaction: whatever goes wrong, and
+whoever has the file open, it holds all marks of a run or none.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ def write(
     names: Mapping[str, str],
     emails: Mapping[str, str] | None = None,
     changed: Collection[str] = (),
-) -> None:
+    by_hand: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> list[str]:
     """Put marks into the gradebook at `path`, which is made if it is not there.
 
     `assignment` is its notebook, released or source. `names` are the students, whose id is what the submission is
     called, also those who handed in nothing; a name or an address that the gradebook has already stays. What nobody can
     judge automatically waits to be marked by hand. Where that has been done it is kept, but marked for another look if
     the automatic mark is another one now, or if the student is one of those who `changed` what they had handed in.
+    `by_hand` are points that a person gave elsewhere, by student and grade_id: they are entered where the gradebook has
+    no score by hand. Where it has another one that one stays, and a sentence of those that are returned says so.
 
     Raises NoGradebook; NotebookProblem or BadAssignment if `assignment` is none.
     """
@@ -74,13 +78,22 @@ def write(
             book = registered(db, of, notebook, path)
             for student, name in students.items():
                 enrolled(db, student, name, (emails or {}).get(student, ""))
+            said = []
             for one in found:
-                enter(db, book, of, one, one.submission in changed)
+                grades = enter(db, book, of, one, one.submission in changed)
+                for answer in one.answers:
+                    given = (by_hand or {}).get(one.submission, {}).get(answer.cell)
+                    if given is not None:
+                        there = carry(grades[answer.cell], given, one.submission in changed)
+                        if there != given:
+                            what = f"{one.submission}: {answer.title or answer.cell}"
+                            said.append(f"{what}: {path.name} has {there:g}, marks.csv {given:g}; each keeps its own")
         if file != path:
             try:
                 write_whole(path, file.read_bytes())
             except OSError as error:
                 raise NoGradebook(f"{path} cannot be written: {error.strerror}. Name another file.") from None
+    return said
 
 
 @contextmanager
@@ -220,8 +233,8 @@ def enrolled(db: Session, student: str, name: str, email: str) -> None:
         entry.email = email
 
 
-def enter(db: Session, book: Any, assignment: Assignment, marks: Marks, changed: bool) -> None:
-    """Enter the marks of one submission."""
+def enter(db: Session, book: Any, assignment: Assignment, marks: Marks, changed: bool) -> dict[str, Any]:
+    """Enter the marks of one submission; its grades by the names of their cells."""
     from nbgrader import api
 
     whole = db.query(api.SubmittedAssignment).filter_by(assignment_id=book.assignment_id, student_id=marks.submission)
@@ -243,6 +256,7 @@ def enter(db: Session, book: Any, assignment: Assignment, marks: Marks, changed:
     for answer in marks.answers:
         give(grades[answer.cell], None if answer.text else 0.0, changed)
         comments[answer.cell].auto_comment = None if answer.text else NO_ANSWER
+    return grades
 
 
 def entries(db: Session, kind: Any, handed_in: Any, cells: Sequence[Any]) -> dict[str, Any]:
@@ -263,3 +277,10 @@ def give(grade: Any, score: float | None, changed: bool) -> None:
         grade.needs_manual_grade = score is None
     elif moved:  # the score given by hand counts; nbgrader asks for another look, too
         grade.needs_manual_grade = True
+
+
+def carry(grade: Any, given: float, changed: bool) -> float:
+    """Enter points that a person gave elsewhere unless there are some; those that are there now."""
+    if grade.manual_score is None:
+        grade.manual_score, grade.needs_manual_grade = given, changed
+    return float(grade.manual_score)

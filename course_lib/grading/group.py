@@ -46,9 +46,14 @@ class Result:
 
     @property
     def in_order(self) -> bool:
-        """Whether no person has to look: nothing failed on this side."""
+        """Whether no person has to look: nothing failed on this side, and it is a notebook."""
+        return not (self.why_not or self.handed_in.not_a_notebook or self.unjudged)
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether a judge failed."""
         said = [line for task in self.marks.tasks for line in task.said] if self.marks else []
-        return not self.why_not and not any(UNJUDGED in line for line in said)
+        return any(UNJUDGED in line for line in said)
 
 
 class BadKey(ValueError):

@@ -36,7 +36,8 @@ RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{name}{digit}" for name in ("COM", "
 class HandedIn:
     """What one student handed in. `path` is the notebook to be marked, and `digest` that of its bytes.
 
-    Without a path there is nothing to mark; `trouble` says so if the reason is that it cannot be read.
+    Without a path there is nothing to mark; `trouble` says so if the reason is that it cannot be read. What is not a
+    notebook gets no points, but a person should ask for it again, as `not_a_notebook` says.
     """
 
     student: str
@@ -44,6 +45,7 @@ class HandedIn:
     digest: str = ""
     said: tuple[str, ...] = ()
     trouble: str = ""
+    not_a_notebook: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Notebook:
     says: str
     modified: float
     digest: str
+    unreadable: str = ""  # why it is not a notebook after all
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Folder:
 
     notebooks: list[Notebook] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)  # files that are no notebooks
+    others: list[str] = field(default_factory=list)  # files that are not notebooks
     files: int = 0
 
 
@@ -158,16 +161,15 @@ class Class:
         except OSError as error:
             student.troubles.append(f"{where} cannot be read: {error.strerror}")
             return
+        submission, raw, unreadable = Submission(), b"", ""
         try:
             raw = content(path)
-        except Unreadable as reason:  # empty, or enormous: that is marked, too
-            raw = str(reason).encode()
-        try:
             submission = cells_of(parsed(raw))
-        except Unreadable:
-            submission = Submission()
-        says = self.says(submission, path)
-        student.notebooks.append(Notebook(path, where, says, state.st_mtime, hashlib.sha256(raw).hexdigest()))
+        except Unreadable as reason:  # that is marked, too
+            unreadable = str(reason).replace("the notebook has", "it has").rpartition("not a notebook: ")[2]
+            raw = raw or unreadable.encode()
+        says, digest = self.says(submission, path), hashlib.sha256(raw).hexdigest()
+        student.notebooks.append(Notebook(path, where, says, state.st_mtime, digest, unreadable))
 
     def says(self, submission: Submission, path: Path) -> str:
         """The assignment that a notebook is of: by its cells, else by the names of the file and of its folders."""
@@ -189,6 +191,11 @@ class Class:
 
     def handed_in(self, assignment: str, names: Mapping[str, object]) -> list[HandedIn]:
         """One entry for each student, in order: those that were found, and those who are only in the list `names`."""
+        for file in [each for each in self.ignored if not is_notebook(each)]:
+            stem = unicodedata.normalize("NFC", os.path.splitext(file)[0])
+            if stem in names:  # ivy.pdf beside the notebooks of others is what ivy handed in
+                self.student(stem).others.append(file)
+                self.ignored.remove(file)
         everybody = sorted({*self.students, *names}, key=lambda name: (name.casefold(), name))
         return [chosen(name, self.students.get(name, Folder()), assignment) for name in everybody]
 
@@ -204,15 +211,21 @@ def chosen(student: str, folder: Folder, assignment: str) -> HandedIn:
         if others:
             why = "it has the name of the assignment" if best.path.stem == assignment else "it is the newest"
             troubles.append(f"Of {len(own)} notebooks {best.where} was marked: {why}. Not marked: {listed(others)}.")
-        return HandedIn(student, best.path, best.digest, tuple(troubles))
+        ask = asked_again(best.where, best.unreadable) if best.unreadable else ""
+        return HandedIn(student, best.path, best.digest, tuple(troubles), not_a_notebook=ask)
     if troubles:
         return HandedIn(student, trouble=" ".join(troubles))
-    said = "Nothing was handed in."
     if folder.notebooks:
         said = f"There are only notebooks of other assignments: {listed([each.where for each in folder.notebooks])}."
-    elif folder.others:
-        said = f"There is no notebook, but there is {listed(folder.others)}."
-    return HandedIn(student, said=(said,))
+        return HandedIn(student, said=(said,))
+    if folder.others:
+        return HandedIn(student, not_a_notebook=asked_again(listed(folder.others)))
+    return HandedIn(student, said=("Nothing was handed in.",))
+
+
+def asked_again(files: str, why: str = "") -> str:
+    """What to do about files that are not notebooks."""
+    return f"{files} is not a notebook: ask for it again" + (f" ({why})." if why else ".")
 
 
 def is_notebook(name: str) -> bool:

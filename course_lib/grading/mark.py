@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,14 +20,17 @@ from pathlib import Path
 from course_lib.checks import check_named, exercise, file_stem
 from course_lib.checks.contract import Check, Line, words
 from course_lib.checks.plain import Plain
+from course_lib.checks.ruled_out import ruled_out
 from course_lib.grading.assignment import Assignment, Question, Task, role
 from course_lib.grading.release import ANSWER_STUB
 from course_lib.grading.sandbox import Limits, Sandbox
 from course_lib.grading.submission import Cell, Submission, read_submission
-from course_lib.grading.trimmed import ruled_out
 from course_lib.grading.work import Work
 
 MOST_NOTES = 60
+UNREAD = re.compile(
+    r"\braised ((?:Syntax|Indentation|Tab)Error)\b"
+)  # what Python says of a text that is none of its own
 MOST_WRITTEN = 20_000  # characters of a written answer
 
 
@@ -103,6 +107,8 @@ def mark(
     began = time.monotonic()
     name = name or path.stem
     submission = read_submission(path)
+    for task in assignment.tasks:
+        check_named(task.check)  # what a judge imports does not take a submission's time
     stems = [file_stem(task.check) for task in assignment.tasks]
     work = Work(submission.code, stems, sandbox, limits or Limits())
     try:
@@ -111,7 +117,9 @@ def mark(
         )
     finally:
         work.close()
-    notes = [*submission.notes, *about_cells(submission, assignment), *work.notes()]
+    notes = [*submission.notes, *about_cells(submission, assignment)]
+    notes += forbidden_imports(rules_of(assignment), work)
+    notes += [in_words(note, submission, assignment) for note in work.notes()]
     if len(notes) > MOST_NOTES:
         notes[MOST_NOTES:] = [f"… and {len(notes) - MOST_NOTES} more."]
     answers = tuple(written(question, submission) for question in assignment.questions)
@@ -126,12 +134,11 @@ def seed(key: bytes, assignment: str, check: str, name: str, submission: Submiss
 
 def marked(task: Task, work: Work, seed: int) -> TaskMarks:
     """The marks of one task."""
-    check, rules = check_named(task.check), exercise(task.check).rules_out
+    check = check_named(task.check)
     if not work.cells:
         return TaskMarks(task.check, task.title, task.points, 0.0, said=("There is no code in what was handed in.",))
     inputs = check.draw(seed)
     answer, said = work.task(file_stem(task.check), check.FUNCTION, inputs)
-    said += forbidden_imports(rules, work)
     earned, lines = 0.0, ()  # type: float, tuple[Line, ...]
     if "outputs" not in answer:
         said += why_not_judged(answer, check, work)
@@ -152,7 +159,7 @@ def marked(task: Task, work: Work, seed: int) -> TaskMarks:
 
 
 def forbidden_imports(rules: Sequence[str], work: Work) -> list[str]:
-    """What cells import against the rules of a task. None of it works in the sandbox; this says why."""
+    """What cells import against the rules. None of it works in the sandbox; this says why, once for all tasks."""
     return [
         f"{work.cells[place]} imports {rule}, which this exercise rules out; where marks are given it does not exist."
         for place, names in sorted(work.imports.items())
@@ -173,10 +180,25 @@ def why_not_judged(answer: dict[str, Plain], check: Check, work: Work) -> list[s
     if "missing" not in answer:
         return [] if not answer else [f"What came back from `{check.FUNCTION}` is no answer."]
     places = [place for place, names in sorted(work.defines.items()) if check.FUNCTION in names]
-    said = [
-        f"There is no `{check.FUNCTION}` in the notebook." if not places else f"`{check.FUNCTION}` was not defined."
-    ]
-    return said + [work.said[place] for place in places if work.said.get(place)]
+    said = f"`{check.FUNCTION}` was not defined."
+    if not places:  # in a cell that Python cannot read nothing is defined
+        begins = re.compile(rf"^[ \t]*(?:def|class) +{check.FUNCTION}\b", re.MULTILINE)
+        places = [place for place, cell in enumerate(work.cells) if UNREAD.search(work.said.get(place, ""))]
+        places = [place for place in places if begins.search(work.cells[place].source)]
+        said = f"There is no `{check.FUNCTION}` in the notebook."
+        if places and (kind := UNREAD.search(work.said[places[0]])):
+            said = f"The cell that defines `{check.FUNCTION}` has {'an' if kind[1][0] == 'I' else 'a'} {kind[1]}."
+    return [said] + [work.said[place] for place in places if work.said.get(place)]
+
+
+def in_words(note: str, submission: Submission, assignment: Assignment) -> str:
+    """A sentence about a cell, which is named by what it is if it is one with examples of a task."""
+    number = re.match(r"Code cell (\d+) ", note)
+    titles = {f"{task.cell}_examples": task.title for task in assignment.tasks if task.title}
+    cells = [cell for cell in submission.code if number and cell.number == int(number[1])]
+    if number and cells and (title := titles.get(cells[0].grade_id)):
+        return f"The examples of “{title}” (code cell {number[1]}) {note[number.end() :]}"
+    return note
 
 
 def about_cells(submission: Submission, assignment: Assignment) -> list[str]:
@@ -185,11 +207,14 @@ def about_cells(submission: Submission, assignment: Assignment) -> list[str]:
         return []
     counts = Counter(cell.grade_id for cell in submission.cells)
     notes = []
-    for grade_id in [task.cell for task in assignment.tasks] + [question.cell for question in assignment.questions]:
+    titles = {task.cell: task.title for task in assignment.tasks}
+    titles |= {question.cell: question.title for question in assignment.questions}
+    for grade_id, title in titles.items():
+        cell_for = f"The cell for “{title or grade_id}”"
         if not counts[grade_id]:
-            notes.append(f"The cell {grade_id} is missing: deleted, or its metadata lost or changed.")
+            notes.append(f"{cell_for} is missing: deleted, or its metadata lost or changed.")
         elif counts[grade_id] > 1:
-            notes.append(f"The cell {grade_id} is there {counts[grade_id]} times.")
+            notes.append(f"{cell_for} is there {counts[grade_id]} times.")
     points = {task.check_cell: task.points for task in assignment.tasks}
     points |= {question.cell: question.points for question in assignment.questions}
     for cell in submission.cells:

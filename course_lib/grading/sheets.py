@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,13 @@ class Sheet:
     headings: tuple[str, ...]
     rows: tuple[tuple[int, dict[str, str]], ...]
     delimiter: str = ","
+
+    def decimal_comma(self, columns: Sequence[str]) -> bool:
+        """Whether numbers in `columns` are written as 2,5. Only whole ones with semicolons between them: so they are,
+        for a semicolon is what a spreadsheet takes where the comma is in numbers."""
+        cells = [row.get(name, "") for _, row in self.rows for name in columns]
+        commas, points = (any(re.fullmatch(rf"\d*{sign}\d+", cell) for cell in cells) for sign in (",", r"\."))
+        return self.delimiter != "," and (commas or (self.delimiter == ";" and not points))
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ def decoded(path: Path) -> str:
         said = f"it is not {encoding[:6].upper().rstrip('-')} text; save it again as “CSV UTF-8”"
         raise BadSheet(f"{path.name}, line {line}: {said}") from None
     if "\0" in text:
-        raise BadSheet(f"{path.name} is no text; save it as “CSV UTF-8”")
+        raise BadSheet(f"{path.name} is not text; save it as “CSV UTF-8”")
     return text
 
 

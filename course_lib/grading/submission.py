@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Submission:
-    """All cells in order, and what there is to say about the file. A file that is no notebook has no cells."""
+    """All cells in order, and what there is to say about the file. A file that is not a notebook has no cells."""
 
     cells: tuple[Cell, ...] = ()
     notes: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def read_submission(path: Path) -> Submission:
 
 
 class Unreadable(Exception):
-    """Why a file is no notebook, in a sentence without its full stop."""
+    """Why a file is not a notebook, in a sentence without its full stop."""
 
 
 def content(path: Path) -> bytes:
@@ -116,7 +116,7 @@ def parsed(raw: bytes) -> tuple[Any, list[str]]:
     try:
         return json.loads(text), notes
     except (ValueError, RecursionError):
-        raise Unreadable("the file is no notebook: it cannot be read as JSON") from None
+        raise Unreadable("the file is not a notebook: it cannot be read as JSON") from None
 
 
 def without_outputs(raw: bytes) -> bytes:
@@ -144,14 +144,14 @@ def cells_of(found: tuple[Any, list[str]]) -> Submission:
     """The cells of a notebook of any version. Raises Unreadable."""
     notebook, notes = found
     if not isinstance(notebook, dict):
-        raise Unreadable("the file is no notebook: it is JSON of another kind")
+        raise Unreadable("the file is not a notebook: it is JSON of another kind")
     raw = notebook.get("cells")
     if not isinstance(raw, list):  # before version 4 a notebook had sheets
         sheets = notebook.get("worksheets")
         sheets = sheets if isinstance(sheets, list) else []
         raw = [cell for sheet in sheets for cell in listed(sheet, "cells")]
         if not sheets:
-            raise Unreadable("the file is no notebook: it has no cells")
+            raise Unreadable("the file is not a notebook: it has no cells")
     if not raw:
         raise Unreadable("the notebook has no cells")
     if len(raw) > MOST_CELLS:

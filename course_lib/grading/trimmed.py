@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import course_lib
+from course_lib.checks.ruled_out import ruled_out
 
 PACKAGE = Path(course_lib.__file__).parent
 NAME = PACKAGE.name
@@ -113,11 +114,6 @@ def module(path: Path) -> str:
     """The name under which a file of the package is imported."""
     parts = [*path.parts[:-1], path.name.removesuffix(".py")]
     return ".".join([NAME, *(part for part in parts if part != "__init__")])
-
-
-def ruled_out(name: str, names: Iterable[str]) -> bool:
-    """Whether a module is one of `names`, or lies in one of them."""
-    return any(name == each or name.startswith(f"{each}.") for each in names)
 
 
 def without(source: str, names: Sequence[str]) -> str:

@@ -80,7 +80,7 @@ class Store:
     def reset(self, notebook: str | None) -> Event:
         """Hide what was recorded so far, of one notebook ("03", "03_the_kv_cache") or of all (None).
 
-        Raises NotSaved, and ValueError for what is no notebook.
+        Raises NotSaved, and ValueError for what is not a notebook.
         """
         return self.record("reset", _number(notebook), {})
 
@@ -88,7 +88,7 @@ class Store:
         """Take back the latest reset of one notebook or, with None, of all; None if there is none to take back.
 
         What it hid can be seen again, unless another reset hides it, too. Raises NotSaved, Fault if the past cannot be
-        read, and ValueError for what is no notebook.
+        read, and ValueError for what is not a notebook.
         """
         number = _number(notebook)
         standing = [event for event in standing_resets(self.history()) if event.name == number]

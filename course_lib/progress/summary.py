@@ -113,11 +113,14 @@ def standing(name: str, events: list[Event], here: bool, has_questions: bool) ->
 
 
 def what_next(found: list[Standing]) -> str:
-    """The one thing to do now, in words: the first notebook that is here and not finished."""
-    for one in found:
-        if one.here and not one.finished_at:
-            return f"{one.notebook}: {one.next}"
-    return "you have finished every notebook that is here"
+    """The one thing to do now, in words: finish what was begun, go on behind it, or begin what was left out."""
+    todo = [one for one in found if one.here and not one.finished_at]
+    if not todo:
+        return "you have finished every notebook that is here"
+    touched = [number for number, one in enumerate(found) if one.begun or one.exercises_passed]
+    behind = [one for one in found[max(touched, default=0) :] if one in todo]
+    one = next((one for one in todo if one.begun), [*behind, *todo][0])
+    return f"{one.notebook}: {one.next}"
 
 
 def finish_if_complete(notebook: str) -> bool:

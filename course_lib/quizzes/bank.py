@@ -179,7 +179,7 @@ def load_bank(notebook: str | Path, folder: Path = QUESTIONS) -> Bank:
     fields = Fields(read_table(path), path.name, ("notebook", "objective", "question"))
     name = fields.text("notebook")
     if not NOTEBOOK.fullmatch(name):
-        fields.fail("notebook", f'“{name[:60]}” is no notebook\'s name; write one such as "03_the_kv_cache"')
+        fields.fail("notebook", f'“{name[:60]}” is not the name of a notebook; write one such as "03_the_kv_cache"')
     if name != path.stem:
         fields.fail("notebook", f'“{name}” is not this file\'s name; write "{path.stem}", or rename the file')
     objectives = tuple(

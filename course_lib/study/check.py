@@ -22,8 +22,9 @@ from IPython.display import display
 
 from course_lib.checks import BadExercise, UnknownCheck, check_named, exercise
 from course_lib.checks.beside import place
-from course_lib.checks.contract import Check, Line, Verdict, answer, details, in_line
+from course_lib.checks.contract import WAITS, Check, Line, Verdict, answer, details, in_line
 from course_lib.checks.plain import NotPlain, what
+from course_lib.checks.ruled_out import COURSE, home, reached
 from course_lib.progress import NotSaved, notebook_of, store
 from course_lib.progress.event import Event, new_event
 from course_lib.progress.faults import Fault
@@ -66,7 +67,8 @@ def outcome(
 ) -> tuple[Shown, Verdict]:
     """What `check` shows, and the verdict: one without lines where nothing was judged.
 
-    The inputs are drawn from `seed`, by default from one that nobody knows.
+    The inputs are drawn from `seed`, by default from one that nobody knows. An answer that needs what the exercise
+    rules out is judged and shown, but its verdict is empty, too.
     """
     nothing = Verdict(())
     try:
@@ -76,11 +78,12 @@ def outcome(
     if function is None and judge.FUNCTION not in namespace():
         return sentences(
             f"There is no `{judge.FUNCTION}` here yet. Run the cell that defines it, then this one again; "
-            f'or hand your function over: `check("{name}", my_function)`.'
+            f"or hand your own over, after the name “{name}”."
         ), nothing
     code = namespace()[judge.FUNCTION] if function is None else function
     if not callable(code):
-        said = f"`{judge.FUNCTION}` is {what(code)}, not a function. Run the cell that defines it again."
+        kind = "class" if judge.FUNCTION[0].isupper() else "function"
+        said = f"`{judge.FUNCTION}` is {what(code)}, not a {kind}. Run the cell that defines it again."
         return sentences(said), nothing
     try:
         verdict = answer(judge, code, secrets.randbits(32) if seed is None else seed)
@@ -96,7 +99,26 @@ def outcome(
             f"Not solved yet: `{judge.FUNCTION}` is still the starter. Write its body, run its cell, "
             f'then this one again. Stuck? `hint("{name}")` gives a hint.'
         ), verdict
-    return report(name, judge, verdict, recorded(name, judge, verdict) if record else []), verdict
+    notes = recorded(name, judge, verdict) if record else []
+    if borrowed := not_ones_own(name, code):
+        return report(name, judge, verdict, [*notes, borrowed]), Verdict(())
+    return report(name, judge, verdict, notes), verdict
+
+
+def not_ones_own(name: str, code: Callable[..., Any]) -> str:
+    """Why an answer earns nothing, whatever it does: a sentence, empty if nothing of that kind is known."""
+    try:
+        rules = exercise(name).rules_out
+    except BadExercise:
+        rules = ()
+    whose = home(code)
+    if whose.partition(".")[0] == COURSE.name:
+        said = f"This is the course's own, from {whose}. An answer has to be written in the notebook"
+    elif found := reached(code, rules):
+        said = f"Your answer needs {' and '.join(found)}, which this exercise rules out"
+    else:
+        return ""
+    return f"{said}: when it is graded it earns nothing."
 
 
 def namespace() -> dict[str, Any]:
@@ -123,10 +145,13 @@ def report(name: str, judge: Check, verdict: Verdict, notes: list[str]) -> Shown
     passed = len(verdict.lines) - failed
     cases = f"{passed} case{'s' * (passed != 1)}"
     head = f"{name}: {cases} passed." if not failed else f"{name}: {failed} of {len(verdict.lines)} cases failed."
-    after = [f"Tolerance: {judge.TOLERANCE}", f"Not checked: {judge.NOT_CHECKED}.", *notes]
-    text = [head, *(as_text(line) for line in verdict.lines), *after]
-    first = next((line for line in verdict.lines if not line.passed), None)
-    items = "".join(as_html(line, unfolded=line is first) for line in verdict.lines)
+    shown = [line for line in verdict.lines if line.said != WAITS]
+    waiting = len(verdict.lines) - len(shown)
+    after = [f"The other {waiting} do not count until this is mended."] * (waiting > 0)
+    after += [f"Tolerance: {judge.TOLERANCE}", f"Not checked: {judge.NOT_CHECKED}.", *notes]
+    text = [head, *map(as_text, shown), *after]
+    first = next((line for line in shown if not line.passed), None)
+    items = "".join(as_html(line, unfolded=line is first) for line in shown)
     page = (
         f'<p role="status" style="margin: 0 0 .5em"><strong>{html.escape(head)}</strong></p>'
         f'<ul style="list-style: none; margin: 0 0 .5em; padding: 0">{items}</ul>'

@@ -17,11 +17,15 @@ from typing import Any
 from IPython.display import display
 
 from course_lib.checks import BadExercise, UnknownCheck, exercise
-from course_lib.study.check import Shown, boxed, outcome, sentences
+from course_lib.checks.ruled_out import in_sight
+from course_lib.study.check import Shown, boxed, namespace, outcome, sentences
 
 SEED = (
     "COURSE_GRADING_SEED"  # set where a class is graded: each run then draws the same inputs, and nothing is recorded
 )
+
+
+COUNTED = "Points are the share of the cases that pass, rounded down to halves."
 
 
 class Points(float):
@@ -45,15 +49,22 @@ def points(name: str, function: Callable[..., Any] | None = None) -> Points:
     raised: what is wrong is said, and earns 0.
     """
     try:
-        worth = exercise(name).points
+        asked = exercise(name)
     except (UnknownCheck, BadExercise) as error:
         display(sentences(str(error)))
-        return Points(0.0, "0 points.")
+        return Points(0.0, "Nothing was judged.")
     with redirect_stderr(sys.stdout):  # nbgrader gives 0 to a cell that warns, whatever it is worth
         shown, verdict = outcome(name, function, seed_of(name), record=not is_graded())
-    earned = verdict.earned(worth)
+    earned, worth = verdict.earned(asked.points), asked.points
     said = f"{earned:g} of {worth:g} points."
-    display(Shown(f"{shown.text}\n{said}", shown.html))  # on a page the sentence is what the cell ends with
+    notes = [
+        f"Your notebook imports {rule}, which this exercise rules out: when it is graded, the cell that does so fails."
+        for rule in in_sight(namespace(), asked.rules_out)
+    ]
+    notes += [COUNTED] * (0 < earned < worth)
+    text = "\n".join([shown.text, *notes, said])
+    page = shown.html + (sentences(*notes).html if notes else "")
+    display(Shown(text, page))  # on a page the sentence is what the cell ends with
     return Points(earned, said)
 
 

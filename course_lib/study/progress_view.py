@@ -13,8 +13,8 @@ from course_lib.progress.store import store
 from course_lib.progress.summary import Standing, day, standings, what_next
 
 HEADINGS = (
-    "Notebook", "Predictions made", "Questions answered", "Right at first try", "Checks passed", "Exercises passed",
-    "What is next",
+    "Notebook", "Predictions made", "Questions answered", "Right at first try", "Checks passed",
+    "Exercise parts passed", "What is next",
 )  # fmt: skip
 
 

@@ -200,7 +200,7 @@ WRONG = {
     "one length for all rows": Wrong(
         changed(("self.lengths[row] = new", "self.lengths[:] = [new] * len(self.lengths)")),
         ALL - {TOKENS, CHUNKS},
-        ("belongs into slot 0; it lies in slot 5",),
+        ("belongs in slot 0; it lies in slot 5",),
     ),
     "release empties all rows": Wrong(
         changed(("self.lengths[row] = 0", "self.lengths = [0] * len(self.lengths)")),

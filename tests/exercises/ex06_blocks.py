@@ -288,7 +288,7 @@ WRONG = {
         frozenset({TWICE, NOBODY, DAY}),
         ("KeyError", "raise ValueError"),
     ),
-    "-1 is the last block of a list": Wrong(plain((RANGE, "")), frozenset({NOBODY}), ("Python takes -1", "no error")),
+    "-1 is the last block of a list": Wrong(plain((RANGE, "")), frozenset({NOBODY}), ("Python reads -1", "no error")),
     "a number that is too large is an IndexError": Wrong(
         plain((RANGE, "block < 0 or ")), frozenset({NOBODY}), ("IndexError", "no block of this number")
     ),

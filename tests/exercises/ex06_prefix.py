@@ -4,20 +4,23 @@ from variants import Wrong
 from variants import changed as changed_in
 
 from course_lib.checks.ex06_prefix import (
+    BEFORE,
     CASES,
     CHAIN,
-    COLLIDE,
     DAY,
-    FULL,
-    LEFT,
+    ENDS,
+    KEPT,
     LISTS,
     MIDDLE,
     SALT,
     SAME,
+    TOKENS,
     TWICE,
+    WHOSE,
 )
 
 ALL = frozenset(CASES)
+TRUSTED = frozenset({TOKENS, BEFORE, WHOSE, KEPT, DAY})  # the cases that a digest decides if nothing else is compared
 
 PLAIN = """
     class Prefixes:
@@ -181,38 +184,47 @@ BEGINNINGS = """
     """
 
 WRONG = {
-    "the digest is trusted": Wrong(changed((AGREES, "if True:")), frozenset({COLLIDE, DAY}), ("holds other tokens",)),
+    "the digest is trusted": Wrong(changed((AGREES, "if True:")), TRUSTED, ("holds other tokens",)),
+    "neither tokens nor salt": Wrong(
+        changed(
+            (AGREES, "if True:"),
+            ("key, before = salt, None", "key, before = '', None"),
+            ("key, found = salt, []", "key, found = '', []"),
+        ),
+        TRUSTED | {SALT},
+        ("another tenant",),
+    ),
     "only the block's own tokens are compared": Wrong(
         changed((AGREES, "if what[0] == salt and what[2] == piece:")),
-        frozenset({COLLIDE, DAY}),
+        frozenset({BEFORE, DAY}),
         ("after another beginning",),
     ),
     "the salt is in the digest alone": Wrong(
-        changed((AGREES, "if what[1:] == [before, piece]:")), frozenset({COLLIDE, DAY}), ("another salt",)
+        changed((AGREES, "if what[1:] == [before, piece]:")), frozenset({WHOSE, DAY}), ("another salt",)
     ),
     "one block for each digest": Wrong(
         changed((ADD, "self.entries[key] = [(salt, before, piece, block)]")),
-        frozenset({COLLIDE, DAY}),
+        frozenset({BEFORE, KEPT, DAY}),
         ("keep all of them under it",),
     ),
     "the first block for each digest stays": Wrong(
         changed((ADD, "self.entries.setdefault(key, [(salt, before, piece, block)])")),
-        frozenset({COLLIDE, DAY}),
+        frozenset({BEFORE, KEPT, DAY}),
         ("keep all of them under it",),
     ),
     "only the first under a digest is looked at": Wrong(
         changed(("self.entries.get(key, ()):", "self.entries.get(key, ())[:1]:")),
-        frozenset({COLLIDE, DAY}),
+        frozenset({BEFORE, KEPT, DAY}),
         ("keep all of them under it",),
     ),
     "digests of single blocks, trusted": Wrong(
         twice(DIGEST, "key = self.digest(salt, piece)").replace(AGREES, "if True:"),
-        frozenset({MIDDLE, COLLIDE, DAY}),
+        TRUSTED | {MIDDLE},
         ("after another beginning",),
     ),
     "digests of single blocks, their tokens compared": Wrong(
         twice(DIGEST, "key = self.digest(salt, piece)").replace(AGREES, "if what[0] == salt and what[2] == piece:"),
-        frozenset({MIDDLE, COLLIDE, DAY}),
+        frozenset({MIDDLE, BEFORE, DAY}),
         ("its keys and values are other ones",),
     ),
     "no salt": Wrong(
@@ -220,12 +232,12 @@ WRONG = {
             ("key, before = salt, None", "salt = ''\n            key, before = salt, None"),
             ("key, found = salt, []", "salt = ''\n            key, found = salt, []"),
         ),
-        frozenset({SALT, COLLIDE, DAY}),
+        frozenset({SALT, WHOSE, DAY}),
         ("another tenant",),
     ),
     "the whole prompt": Wrong(
         changed((FIND, "for end in range(self.size, len(tokens) + 1, self.size):")),
-        frozenset({LEFT, DAY}),
+        frozenset({ENDS, DAY}),
         ("Nothing is left to compute",),
     ),
     "the last full block is always left": Wrong(
@@ -235,19 +247,19 @@ WRONG = {
     ),
     "the last block of a text is not published": Wrong(
         changed(("len(tokens) + 1, self.size)", "len(tokens), self.size)")),
-        ALL - {SAME, FULL, SALT},
+        ALL - {SAME, SALT},
         ("one more holds",),
     ),
     "on after a gap": Wrong(
         changed((BREAK, "                    continue\n")),
-        frozenset({COLLIDE, DAY}),
+        frozenset({BEFORE, DAY}),
         ("This block holds",),
     ),
     "any part of the text, wherever it lies": Wrong(
         twice(DIGEST, "key = self.digest(salt, piece)")
         .replace(AGREES, "if what[0] == salt and what[2] == piece:")
         .replace(BREAK, "                    continue\n"),
-        frozenset({MIDDLE, COLLIDE, DAY}),
+        frozenset({MIDDLE, BEFORE, DAY}),
         (),
     ),
     "its own block before, and not the one that is found": Wrong(
@@ -270,7 +282,7 @@ WRONG = {
     ),
     "a text that is known in part is not published": Wrong(
         changed((ADD, ADD + "\n                elif end == self.size:\n                    return")),
-        frozenset({SAME, FULL, TWICE, DAY}),
+        frozenset({SAME, ENDS, TWICE, DAY}),
         ("one more holds",),
     ),
     "the lists of the caller": Wrong(
@@ -331,7 +343,9 @@ WRONG = {
         ALL,
         ("holds no full block of a text",),
     ),
-    "the last block alone": Wrong(changed(("            return found", "            return found[-1:]")), ALL, ()),
+    "the last block alone": Wrong(
+        changed(("            return found", "            return found[-1:]")), ALL - {TOKENS, WHOSE}, ()
+    ),
     "the shortest text is no list": Wrong(
         changed(("            return found", "            return found or None")),
         ALL - {LISTS, TWICE, CHAIN},

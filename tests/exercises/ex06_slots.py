@@ -47,6 +47,8 @@ RIGHT = {
         def slots(table, start, stop, block_size):
             try:
                 pairs = [divmod(p, block_size) for p in range(start, stop)]
+                if stop:
+                    table[(stop - 1) // block_size]
                 return [block_size * table[i] + place for i, place in pairs]
             except IndexError:
                 raise ValueError("the table does not reach so far") from None
@@ -118,6 +120,11 @@ WRONG = {
         changed((CHECK, "if False:"), ("table[p // block_size] *", "table[p // block_size % len(table)] *")),
         frozenset({SHORT}),
         ("belongs to nobody",),
+    ),
+    "refused only if a position is asked for": Wrong(
+        changed((CHECK, CHECK.replace("if ", "if start < stop and "))),
+        frozenset({SHORT}),
+        ("The table has to reach as far as stop",),
     ),
     "an error of the list": Wrong(changed((CHECK, "if False:")), frozenset({SHORT}), ("IndexError",)),
     "a full table is refused": Wrong(

@@ -140,7 +140,7 @@ WRONG = {
         ("its earlier tokens have to come along",),
     ),
     "the old block is not given back": Wrong(
-        changed((BACK, "")), frozenset({SHARED, INPUTS}), ("the block never gets free",)
+        changed((BACK, "")), frozenset({SHARED, INPUTS}), ("the block is never freed",)
     ),
     "the old block is given back twice": Wrong(
         changed((BACK, BACK * 2)), frozenset({SHARED, INPUTS}), ("given back more than once",)
