@@ -126,6 +126,13 @@ def test_what_is_too_large_for_the_scales_does_not_come_back_as_another_number(c
     assert wide.decode(wide.encode(x), 12, torch.float32)[0, 0, 0, 5] == pytest.approx(1e6, rel=1e-6)
 
 
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16), ids=str)
+def test_short_floats_are_encoded_as_the_numbers_that_they_are(codec: Codec, dtype: torch.dtype) -> None:
+    x = (100 + numbers(1, 2, 2 * codec.tokens, 12)).to(dtype)  # neighbours of 100 are half apart in bfloat16
+    assert codec.encode(x).equal(codec.encode(x.float()))
+
+
 def test_floats_are_stored_as_torch_rounds_them() -> None:
     x = numbers(2, 3, 5, 8).float()
     for dtype in (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):

@@ -8,6 +8,7 @@ What a step leaves behind is decided when it closes: until then nothing is overw
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from course_lib.caches.contract import Cache, Step, check_match
 from course_lib.caches.policies import Policy
+from course_lib.caches.writes import Write, write_all
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
@@ -24,8 +26,9 @@ class ForgettingCache(Cache):
     """Keys and values of `rows` sequences of any length; of each, `policy.slots` tokens are held between steps.
 
     `keys` and `values` are tensors [L, rows, H, slots, D] of `dtype` on `device`; `held` [rows, slots] is the position
-    of the token in each slot, -1 where there is none; `attention` [rows, slots] is how much attention it has got so
-    far, summed over layers and heads, if the policy asks.
+    of the token in each slot, -1 where there is none (and what is not below the row's length is left over from another
+    text); `attention` [rows, slots] is how much attention it has got so far, summed over layers and heads, if the
+    policy asks.
 
     With `renumber`, positions are counted anew in each step: the tokens that a row holds are turned to 0, 1, 2 …, in
     their order, and the new ones follow (as in StreamingLLM, Xiao et al. 2023). Without it they stay what they were.
@@ -50,10 +53,17 @@ class ForgettingCache(Cache):
             self.held = torch.full((rows, policy.slots), -1, device=device)
             self.turned = torch.full((rows, policy.slots), -1, device=device)  # the position that its key is turned to
             self.attention = torch.zeros(rows, policy.slots, dtype=torch.float64, device=device)
+        self.now: ForgettingStep | None = None  # the step that is open
+
+    def positions(self, rows: Sequence[int]) -> Tensor:
+        """The position of the token in each slot of these rows [B, slots], -1 where there is none."""
+        held = self.held[list(rows)]
+        lengths = torch.tensor([self.lengths[row] for row in rows], device=held.device)
+        return held.masked_fill(held >= lengths[:, None], -1)
 
     def next_position(self, row: int) -> int:
         """With `renumber`, behind those that are held: a text may be longer than the model knows positions."""
-        return int((self.held[row] >= 0).sum()) if self.renumber else self.lengths[row]
+        return int((self.positions([row]) >= 0).sum()) if self.renumber else self.lengths[row]
 
     def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
         """There always is: what is too much is forgotten."""
@@ -63,26 +73,26 @@ class ForgettingCache(Cache):
         return self.now
 
     def keep(self, rows: tuple[int, ...]) -> None:
+        assert self.now is not None
         self.now.keep()
-        del self.now
+        self.now = None  # and with it the keys and values that came
 
     def abandon(self, rows: tuple[int, ...]) -> None:
         """Nothing was written before the step closed."""
+        self.now = None
 
     def free(self, row: int, kept: int) -> None:
-        """Refused where a token is missing that the next one would have to see: what is forgotten stays forgotten."""
-        held = self.held[row]
+        """Refused where a token is missing that the next one would have to see: what is forgotten stays forgotten.
+
+        With `renumber` a token's place depends on how many are held before it, so none of them may be missing.
+        """
         if 0 < kept < self.lengths[row]:
-            needed = self.policy.needed(kept)
-            missing = needed is None or not set(needed) <= set(held.tolist())
-            if missing:
+            needed = range(kept) if self.renumber and not self.policy.watches else self.policy.needed(kept)
+            if needed is None or not set(needed) <= set(self.places(row)):
                 raise ValueError(
                     f"row {row} cannot be truncated to {kept} tokens: it has seen {self.lengths[row]}, and some that "
                     "the next token would need are no longer held; release the row and read its text again"
                 )
-        gone = held >= kept
-        self.held[row, gone] = self.turned[row, gone] = -1
-        self.attention[row, gone] = 0
 
     def copy(self, source: int, target: int) -> None:
         for tensor in (self.keys, self.values):
@@ -104,14 +114,14 @@ class ForgettingCache(Cache):
         return self.policy.slots
 
     def places(self, row: int) -> dict[int, int]:
-        held = self.held[row].tolist()
+        held = self.positions([row])[0].tolist()
         return {held[slot]: row * self.line + slot for slot in sorted(range(self.line), key=held.__getitem__)
                 if held[slot] >= 0}  # fmt: skip
 
     def fill_free(self, value: float) -> None:
         self.check_idle()
         for tensor in (self.keys, self.values):  # [L, rows, H, slots, D]
-            tensor.transpose(1, 2)[:, :, self.held < 0] = value
+            tensor.transpose(1, 2)[:, :, self.positions(range(self.rows)) < 0] = value
 
     @property
     def reserved_bytes(self) -> int:
@@ -119,7 +129,7 @@ class ForgettingCache(Cache):
 
     @property
     def used_bytes(self) -> int:
-        return self.reserved_bytes // self.slots * int((self.held >= 0).sum())
+        return self.reserved_bytes // self.slots * int((self.positions(range(self.rows)) >= 0).sum())
 
 
 class ForgettingStep(Step):
@@ -130,7 +140,7 @@ class ForgettingStep(Step):
         self.cache, self.rows, self.counts = cache, list(rows), counts
         device = cache.keys.device
         self.shape = (len(rows), cache.keys.shape[2], max(counts), cache.keys.shape[4])  # of new keys: [B, H, T, D]
-        held = cache.held[self.rows]  # [B, slots]
+        held = cache.positions(rows)  # [B, slots]
         new = torch.arange(max(counts), device=device).expand(len(rows), -1)
         padding = new >= torch.tensor(counts, device=device)[:, None]
         self.true = torch.tensor([cache.lengths[row] for row in rows], device=device)[:, None] + new  # [B, T]
@@ -174,21 +184,24 @@ class ForgettingStep(Step):
     def keep(self) -> None:
         """Let the policy choose among the held and the new, and put the new that stay where others leave."""
         cache, slots = self.cache, self.cache.policy.slots
+        keys, values = (torch.stack(new) for new in zip(*self.new, strict=True))  # [L, B, H, T, D]
+        writes: list[Write] = []
         for i, row in enumerate(self.rows):
-            positions = self.key_positions[i]
+            positions, turned = self.key_positions[i], self.turned[i]
             attention = self.attention[i]
             attention[:slots] += cache.attention[row]
             stays = cache.policy.stays(positions, attention, cache.lengths[row] + self.counts[i])  # [slots + T]
             came = stays[slots:].nonzero()[:, 0]
             free = (~stays[:slots]).nonzero()[: len(came), 0]
-            cache.held[row, ~stays[:slots]] = -1
-            cache.attention[row] = attention[:slots].masked_fill(~stays[:slots], 0)
-            cache.held[row, free] = positions[slots + came]
-            cache.turned[row, free] = self.turned[i, slots + came]
-            cache.attention[row, free] = attention[slots + came]
-            for layer, (k, v) in enumerate(self.new):
-                cache.keys[layer, row, :, free] = k[i, :, came]
-                cache.values[layer, row, :, free] = v[i, :, came]
+            for book, known, none in (
+                (cache.held, positions, -1), (cache.turned, turned, -1), (cache.attention, attention, 0),
+            ):  # fmt: skip
+                new = known[:slots].masked_fill(~stays[:slots], none)
+                new[free] = known[slots + came]
+                writes.append((book, row, new))
+            for memory, k in ((cache.keys, keys), (cache.values, values)):
+                writes.append((memory, (slice(None), row, slice(None), free), k[:, i, :, came]))
+        write_all(writes)
 
 
 def turned(config: ModelConfig, keys: Tensor, by: Tensor) -> Tensor:

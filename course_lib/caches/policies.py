@@ -30,8 +30,10 @@ class Policy(ABC):
         """Which of the tokens at `positions` [S] (-1: none) stay, at most `slots`, once the row has seen `length`."""
 
     @abstractmethod
-    def needed(self, length: int) -> range | list[int] | None:
-        """The positions below `length` that a token at `length` sees; None if that depends on what came after."""
+    def needed(self, length: int) -> range | None:
+        """The positions below `length` that a token at `length` sees, and that may be missing by the time that more
+        have come; None if it depends on what has come.
+        """
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Window(Policy):
     def stays(self, positions: Tensor, attention: Tensor, length: int) -> Tensor:
         return (positions >= length - self.window) & (positions >= 0) | (positions < self.first) & (positions >= 0)
 
-    def needed(self, length: int) -> list[int]:
-        return sorted({*range(min(self.first, length)), *range(max(0, length - self.window + 1), length)})
+    def needed(self, length: int) -> range:
+        return range(max(0, length - self.window + 1), length)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from course_lib.caches.codecs import Codec
 from course_lib.caches.contract import Cache, CacheFull, Step, check_match, whole
+from course_lib.caches.writes import Write, write_all
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
@@ -55,6 +56,7 @@ class RoundedCache(Cache):
             )  # fmt: skip
             shape = (*heads, self.residual + self.block, config.head_dim)
             self.recent = tuple(torch.empty(shape, dtype=dtype, device=device) for _ in self.codecs)
+        self.now: RoundedStep | None = None  # the step that is open
 
     def rounded(self, length: int) -> int:
         """How many tokens of a row are stored rounded once it has seen `length`."""
@@ -70,11 +72,13 @@ class RoundedCache(Cache):
         return self.now
 
     def keep(self, rows: tuple[int, ...]) -> None:
+        assert self.now is not None
         self.now.keep()
-        del self.now  # and with it the keys and values that came
+        self.now = None  # and with it the keys and values that came
 
     def abandon(self, rows: tuple[int, ...]) -> None:
         """What was encoded lies where nobody reads, and what is recent was not written yet."""
+        self.now = None
 
     def free(self, row: int, kept: int) -> None:
         if self.rounded(kept) != self.rounded(self.lengths[row]) and self.rounded(kept) != kept:
@@ -188,11 +192,12 @@ class RoundedStep(Step):
     def keep(self) -> None:
         """Put the new tokens that are still recent where the next steps look for them."""
         ring = self.cache.recent[0].shape[3]
+        both = [torch.stack(new) for new in zip(*self.new, strict=True)]  # [L, B, H, T, D]
+        writes: list[Write] = []
         for i, row in enumerate(self.rows):
             young = range(max(self.starts[i], self.after[i]), self.ends[i])
-            if young:
-                slots = [position % ring for position in young]
-                here = slice(young.start - self.starts[i], young.stop - self.starts[i])
-                for layer, both in enumerate(self.new):
-                    for recent, new in zip(self.cache.recent, both, strict=True):
-                        recent[layer, row, :, slots] = new[i, :, here]
+            slots = torch.tensor([position % ring for position in young], dtype=torch.long, device=both[0].device)
+            here = slice(young.start - self.starts[i], young.stop - self.starts[i])
+            for recent, new in zip(self.cache.recent, both, strict=True):
+                writes.append((recent, (slice(None), row, slice(None), slots), new[:, i, :, here]))
+        write_all(writes)
