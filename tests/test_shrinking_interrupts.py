@@ -2,8 +2,8 @@
 and such caches serve many texts as they serve each alone.
 
 The one idea: new tokens take the slots of those that leave, so half a step would be no text at all. A profiler is
-called where Python looks for a signal (see test_pool_interrupts.py); what a cache shows to the next query, token by
-token, is compared after each.
+called where Python looks for a signal (see test_pool_interrupts.py), a tracer at each line that writes; what a cache
+shows to the next query, token by token, is compared after each.
 """
 
 import sys
@@ -20,7 +20,7 @@ from shapes import SHAPES, TOLERANCE, difference, feed, model_of, text_of
 from torch import Tensor
 
 from course_lib.caches.codecs import Floats, Integers
-from course_lib.caches.contract import Cache
+from course_lib.caches.contract import Cache, Step
 from course_lib.caches.forgetting import ForgettingCache
 from course_lib.caches.policies import MostSeen, Window
 from course_lib.caches.rounded import RoundedCache
@@ -83,21 +83,37 @@ def shown(cache: Cache) -> list[object]:
 
 
 def interrupted(work: Callable[[], object], at: int) -> bool:
-    """work(), interrupted at moment number `at` that passes in these files; False if it was done before that."""
-    moments = count(1)
+    """work(), interrupted at moment number `at` that passes in these files; False if it was done before that.
 
-    def look(frame: FrameType, event: str, _: object) -> None:
-        if frame.f_code.co_filename.endswith(FILES) and event in ("call", "c_return") and next(moments) == at:
+    Where a loop begins again is a moment, too. No profiler sees it, but a tracer sees each line, where steps write.
+    """
+    moments, before = count(1), sys.gettrace()
+
+    def moment() -> None:
+        if next(moments) == at:
             sys.setprofile(None)
+            sys.settrace(before)
             raise KeyboardInterrupt
 
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if frame.f_code.co_filename.endswith(FILES) and event in ("call", "c_return"):
+            moment()
+
+    def look_at_lines(frame: FrameType, event: str, _: object) -> object:
+        if event == "line":
+            moment()
+        writes = frame.f_code.co_name == "keep" and isinstance(frame.f_locals["self"], Step)
+        return look_at_lines if writes or frame.f_code.co_filename.endswith("writes.py") else None
+
     sys.setprofile(look)
+    sys.settrace(look_at_lines)
     try:
         work()
     except KeyboardInterrupt:
         return True
     finally:
         sys.setprofile(None)
+        sys.settrace(before)
     return False
 
 
