@@ -110,7 +110,7 @@ def test_names_and_answers_in_other_scripts_are_left_as_they_were_written() -> N
     name, written = "علی\N{ZERO WIDTH NON-JOINER}رضا", "Oui\N{NO-BREAK SPACE}: c'est 2\N{NARROW NO-BREAK SPACE}n.\n\tלא"
     marks = replace(filled("word"), answers=(Answer("cell", "Why", 2.0, written),))
     text = Read(page(marks, name)).text
-    assert f"Feedback on word assignment for {name}" in text and written.expandtabs(4) in text
+    assert f"Feedback on word assignment, for {name}" in text and written.expandtabs(4) in text
 
 
 def test_sentences_may_hold_code_and_nothing_else() -> None:
