@@ -218,8 +218,8 @@ FOUND_IN_COURSES = (
             CONTRACT,
             ("self.lengths: tuple[int, ...] = (0,) * rows", "self.lengths = [0] * rows"),
             (
-                "self.lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))",
-                "self.lengths[:] = [length + added.get(row, 0) for row, length in enumerate(self.lengths)]",
+                "self.lengths = lengths  #",
+                "self.lengths[:] = lengths  #",
             ),
             (
                 "self.lengths = (*self.lengths[:row], length, *self.lengths[row + 1 :])",

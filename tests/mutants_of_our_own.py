@@ -36,8 +36,10 @@ OUR_OWN = (
         "failure",
         at(
             CONTRACT,
-            ("        self.keep(rows)\n        added", "            self.keep(rows)\n            added"),
-            ("        self.lengths = tuple(length +", "            self.lengths = tuple(length +"),
+            ("        added = dict(", "            added = dict("),
+            ("        lengths = tuple(length +", "            lengths = tuple(length +"),
+            ("        self.keep(rows)\n", "            self.keep(rows)\n"),
+            ("        self.lengths = lengths", "            self.lengths = lengths"),
         ),
     ),
     Mutant(

@@ -177,6 +177,13 @@ def test_in_a_pure_window_only_distances_matter(shape: str, window: int) -> None
     assert caches[0].next_position(0) == window and caches[1].next_position(0) == done
 
 
+def test_keys_can_be_turned_as_far_as_a_wide_window_goes() -> None:
+    model, tokens = with_positions("mqa, tied", 1024), text_of("mqa, tied", 620)
+    caches = [ForgettingCache(model.config, 1, Window(300), EXACT, renumber=renumber) for renumber in (True, False)]
+    new, true = (feed_in(model, cache, 0, tokens, (310, 305, 1, 4)) for cache in caches)
+    assert difference(new, true) <= TOLERANCE[EXACT]
+
+
 def test_with_first_tokens_counting_anew_is_another_thing() -> None:
     """They come nearer than they are: that is what it is for."""
     tokens = text_of("gqa", 30)

@@ -29,7 +29,7 @@ from course_lib.serving import Engine, Request
 
 SHAPE, CONFIG, MODEL = "mqa, tied", SHAPES["mqa, tied"], model_of("mqa, tied")
 EXACT = torch.float64
-FILES = ("forgetting.py", "policies.py", "rounded.py", "writes.py")
+FILES = ("contract.py", "forgetting.py", "policies.py", "rounded.py", "writes.py")
 CACHES: dict[str, Callable[[int], Cache]] = {
     "a window": lambda rows: ForgettingCache(CONFIG, rows, Window(4), EXACT),
     "a window after first ones, renumbered": lambda rows: ForgettingCache(

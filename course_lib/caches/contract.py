@@ -145,9 +145,10 @@ class Cache(ABC):
             raise
         finally:
             self.in_step = False
-        self.keep(rows)
         added = dict(zip(rows, counts, strict=True))
-        self.lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
+        lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
+        self.keep(rows)
+        self.lengths = lengths  # with no call in between: Ctrl-C finds all of the step kept, or nothing
 
     def check(self, rows: tuple[int, ...], counts: tuple[int, ...], limit: int | None) -> None:
         """Raise ValueError unless `rows` and `counts` describe a step that this cache can be asked for."""

@@ -105,7 +105,10 @@ class Engine:
         """The tokens of a running sequence that its row has not read. Never none: the newest token is read last."""
         row = row_of(sequence)
         if self.cache.lengths[row] == len(sequence.text):  # a step was interrupted before it chose
-            self.cache.truncate(row, len(sequence.text) - 1)
+            try:
+                self.cache.truncate(row, len(sequence.text) - 1)
+            except ValueError:  # a cache that forgets or rounds cannot always go back: it reads all again
+                self.cache.release(row)
         return sequence.text[self.cache.lengths[row] :]
 
     # --- Who runs
