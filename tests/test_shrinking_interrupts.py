@@ -102,7 +102,7 @@ def interrupted(work: Callable[[], object], at: int) -> bool:
     def look_at_lines(frame: FrameType, event: str, _: object) -> object:
         if event == "line":
             moment()
-        writes = frame.f_code.co_name == "keep" and isinstance(frame.f_locals["self"], Step)
+        writes = frame.f_code.co_name == "writes" and isinstance(frame.f_locals["self"], Step)
         return look_at_lines if writes or frame.f_code.co_filename.endswith("writes.py") else None
 
     sys.setprofile(look)

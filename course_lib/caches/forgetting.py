@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.caches.contract import Cache, Step, check_match
+from course_lib.caches.contract import check_match
 from course_lib.caches.policies import Policy
-from course_lib.caches.writes import Write, write_all
+from course_lib.caches.writes import ClosingStep, Write, WritesAtClose
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
 
 
-class ForgettingCache(Cache):
+class ForgettingCache(WritesAtClose):
     """Keys and values of `rows` sequences of any length; of each, `policy.slots` tokens are held between steps.
 
     `keys` and `values` are tensors [L, rows, H, slots, D] of `dtype` on `device`; `held` [rows, slots] is the position
@@ -53,7 +53,6 @@ class ForgettingCache(Cache):
             self.held = torch.full((rows, policy.slots), -1, device=device)
             self.turned = torch.full((rows, policy.slots), -1, device=device)  # the position that its key is turned to
             self.attention = torch.zeros(rows, policy.slots, dtype=torch.float64, device=device)
-        self.now: ForgettingStep | None = None  # the step that is open
 
     def positions(self, rows: Sequence[int]) -> Tensor:
         """The position of the token in each slot of these rows [B, slots], -1 where there is none."""
@@ -68,18 +67,8 @@ class ForgettingCache(Cache):
     def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
         """There always is: what is too much is forgotten."""
 
-    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
-        self.now = ForgettingStep(self, rows, counts)
-        return self.now
-
-    def keep(self, rows: tuple[int, ...]) -> None:
-        assert self.now is not None
-        self.now.keep()
-        self.now = None  # and with it the keys and values that came
-
-    def abandon(self, rows: tuple[int, ...]) -> None:
-        """Nothing was written before the step closed."""
-        self.now = None
+    def begin(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> ClosingStep:
+        return ForgettingStep(self, rows, counts)
 
     def free(self, row: int, kept: int) -> None:
         """Refused where a token is missing that the next one would have to see: what is forgotten stays forgotten.
@@ -132,7 +121,7 @@ class ForgettingCache(Cache):
         return self.reserved_bytes // self.slots * int((self.positions(range(self.rows)) >= 0).sum())
 
 
-class ForgettingStep(Step):
+class ForgettingStep(ClosingStep):
     """A pass over any rows: what they hold first, in whatever slots, then the new tokens."""
 
     def __init__(self, cache: ForgettingCache, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
@@ -181,7 +170,7 @@ class ForgettingStep(Step):
             weights = weights.masked_fill(~real[:, None, None, :, None], 0)  # what padding looks at counts for nothing
             self.attention += weights.sum(dim=(1, 2, 3), dtype=torch.float64)
 
-    def keep(self) -> None:
+    def writes(self) -> list[Write]:
         """Let the policy choose among the held and the new, and put the new that stay where others leave."""
         cache, slots = self.cache, self.cache.policy.slots
         keys, values = (torch.stack(new) for new in zip(*self.new, strict=True))  # [L, B, H, T, D]
@@ -201,7 +190,7 @@ class ForgettingStep(Step):
                 writes.append((book, row, new))
             for memory, k in ((cache.keys, keys), (cache.values, values)):
                 writes.append((memory, (slice(None), row, slice(None), free), k[:, i, :, came]))
-        write_all(writes)
+        return writes
 
 
 def turned(config: ModelConfig, keys: Tensor, by: Tensor) -> Tensor:

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from course_lib.caches.codecs import Codec
-from course_lib.caches.contract import Cache, CacheFull, Step, check_match, whole
-from course_lib.caches.writes import Write, write_all
+from course_lib.caches.contract import CacheFull, check_match, whole
+from course_lib.caches.writes import ClosingStep, Write, WritesAtClose
 
 if TYPE_CHECKING:
     from course_lib.model import ModelConfig
 
 
-class RoundedCache(Cache):
+class RoundedCache(WritesAtClose):
     """Keys and values of `rows` sequences of up to `capacity` tokens, for a model that computes in `dtype`.
 
     `packed` holds what was encoded, keys and values, uint8 [L, rows, H, capacity / block of the codec, its bytes];
@@ -56,7 +56,6 @@ class RoundedCache(Cache):
             )  # fmt: skip
             shape = (*heads, self.residual + self.block, config.head_dim)
             self.recent = tuple(torch.empty(shape, dtype=dtype, device=device) for _ in self.codecs)
-        self.now: RoundedStep | None = None  # the step that is open
 
     def rounded(self, length: int) -> int:
         """How many tokens of a row are stored rounded once it has seen `length`."""
@@ -67,18 +66,9 @@ class RoundedCache(Cache):
             if self.lengths[row] + count > self.capacity:
                 raise CacheFull(row, count, self.capacity - self.lengths[row])
 
-    def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
-        self.now = RoundedStep(self, rows, counts)
-        return self.now
-
-    def keep(self, rows: tuple[int, ...]) -> None:
-        assert self.now is not None
-        self.now.keep()
-        self.now = None  # and with it the keys and values that came
-
-    def abandon(self, rows: tuple[int, ...]) -> None:
-        """What was encoded lies where nobody reads, and what is recent was not written yet."""
-        self.now = None
+    def begin(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> ClosingStep:
+        """What it encodes before it closes lies where nobody reads."""
+        return RoundedStep(self, rows, counts)
 
     def free(self, row: int, kept: int) -> None:
         if self.rounded(kept) != self.rounded(self.lengths[row]) and self.rounded(kept) != kept:
@@ -136,7 +126,7 @@ class RoundedCache(Cache):
         return used
 
 
-class RoundedStep(Step):
+class RoundedStep(ClosingStep):
     """A pass over any rows. First in line are the tokens that are rounded when it ends, then those that were not when
     it began; a token may be there twice, and each query sees it once."""
 
@@ -189,7 +179,7 @@ class RoundedStep(Step):
         rounded = codec.decode(packed, cache.head_dim, new.dtype).masked_fill(self.unknown, 0)
         return torch.cat((rounded, exact), dim=2)
 
-    def keep(self) -> None:
+    def writes(self) -> list[Write]:
         """Put the new tokens that are still recent where the next steps look for them."""
         ring = self.cache.recent[0].shape[3]
         both = [torch.stack(new) for new in zip(*self.new, strict=True)]  # [L, B, H, T, D]
@@ -200,4 +190,4 @@ class RoundedStep(Step):
             here = slice(young.start - self.starts[i], young.stop - self.starts[i])
             for recent, new in zip(self.cache.recent, both, strict=True):
                 writes.append((recent, (slice(None), row, slice(None), slots), new[:, i, :, here]))
-        write_all(writes)
+        return writes
