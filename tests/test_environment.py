@@ -7,6 +7,7 @@ offline. What is checked is that conda would read the file, and that it says the
 
 import importlib.metadata
 import re
+import sys
 import tomllib
 from collections.abc import Callable
 from copy import deepcopy
@@ -63,8 +64,16 @@ def read_environment() -> Environment:
         pins=read_pins((ROOT / "constraints.txt").read_text(encoding="utf-8")),
         conda=[entry for entry in conda if isinstance(entry, str)],
         pip=[line for entry in conda if isinstance(entry, dict) for line in entry["pip"]],
-        installed={canonicalize_name(found.name): found.version for found in importlib.metadata.distributions()},
+        installed=installed_packages(),
     )
+
+
+def installed_packages() -> dict[str, str]:
+    """Versions by name: of two copies the one that is imported, so what lies inside another package is not meant."""
+    found: dict[str, str] = {}
+    for package in importlib.metadata.distributions():  # in the order in which Python looks
+        found.setdefault(canonicalize_name(package.name), package.version)
+    return found
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------
@@ -256,3 +265,15 @@ def test_conda_makes_the_environment_that_the_readme_names() -> None:
     assert content["name"] == "kv-cache-course"
     assert content["channels"] == ["conda-forge", "nodefaults"]
     assert set(content) == {"name", "channels", "dependencies"}
+
+
+def test_a_copy_inside_another_package_is_not_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """setuptools brings copies of other packages, and adds their folder to the path of whoever imports it."""
+    (copy := tmp_path / "numpy-0.1.dist-info").mkdir()
+    (copy / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.1\n", encoding="utf-8")
+    before = installed_packages()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert "0.1" in {package.version for package in importlib.metadata.distributions(name="numpy")}
+    assert installed_packages() == before
