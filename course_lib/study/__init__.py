@@ -8,7 +8,8 @@ measured or computed comes from the engine, which knows nothing of this room; wh
 from course_lib.study.check import check, hint
 from course_lib.study.course_map import course_map
 from course_lib.study.diagnose import diagnose
-from course_lib.study.points import example, points
+from course_lib.study.examples import example
+from course_lib.study.points import points
 from course_lib.study.predictions import compare, predict
 from course_lib.study.progress_view import progress
 from course_lib.study.quiz import Quiz, warm_up

@@ -12,9 +12,11 @@ import html
 import re
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from IPython import get_ipython
@@ -31,6 +33,7 @@ from course_lib.progress.faults import Fault
 from course_lib.progress.store import visible
 from course_lib.progress.summary import finish_if_complete
 
+PATIENCE_S = 10.0  # of a check: most take far less than a second
 unsaved_hints: dict[Path, list[Event]] = {}  # hints that could not be recorded, by the folder where they should be
 
 
@@ -86,7 +89,8 @@ def outcome(
         said = f"`{judge.FUNCTION}` is {what(code)}, not a {kind}. Run the cell that defines it again."
         return sentences(said), nothing
     try:
-        verdict = answer(judge, code, secrets.randbits(32) if seed is None else seed)
+        with told_how_to_stop(judge.FUNCTION):
+            verdict = answer(judge, code, secrets.randbits(32) if seed is None else seed)
     except KeyboardInterrupt as error:
         return sentences(
             f"Stopped{in_line(place(error.__traceback__))}. Nothing was judged or recorded.",
@@ -103,6 +107,19 @@ def outcome(
     if borrowed := not_ones_own(name, code):
         return report(name, judge, verdict, [*notes, borrowed]), Verdict(())
     return report(name, judge, verdict, notes), verdict
+
+
+@contextmanager
+def told_how_to_stop(function: str) -> Iterator[None]:
+    """Say how to interrupt, once something has taken longer than a learner can tell from for ever."""
+    said = f"{function} is still running. To stop it: menu Kernel, Interrupt; or press Escape, then I twice."
+    timer = Timer(PATIENCE_S, print, [said])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def not_ones_own(name: str, code: Callable[..., Any]) -> str:

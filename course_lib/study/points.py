@@ -2,7 +2,7 @@
 
 The one idea: one cell serves three readers. A learner sees each case and the points; nbgrader takes the number that the
 cell ends with as its mark, partial credit included; a grader that trusts nobody does not run the cell at all and judges
-outside. `example` lets the examples of a task be run before the task is solved.
+outside.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable
+from contextlib import redirect_stderr
 from typing import Any
 
 from IPython.display import display
@@ -79,15 +79,3 @@ def seed_of(name: str) -> int | None:
     if secret is None:
         return None
     return int.from_bytes(hashlib.sha256(f"{secret}\0{name}".encode()).digest()[:8], "big")
-
-
-@contextmanager
-def example(function: str) -> Iterator[None]:
-    """Run examples of a task: `with example("append"): …`, with assertions. That all of them hold is said, and so is,
-    calmly, that the function is still the starter; whatever else goes wrong is raised, as anywhere."""
-    try:
-        yield
-    except NotImplementedError:
-        display(sentences(f"`{function}` is not written yet: these examples run once it is."))
-    else:
-        display(sentences(f"These examples of `{function}` hold."))
