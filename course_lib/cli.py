@@ -3,18 +3,23 @@
 The one idea: `course --help` answers at once, so a command imports what it needs when it is called.
 """
 
-import signal
 import sys
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
 
-import typer
+try:
+    import signal
+    from enum import StrEnum
+    from pathlib import Path
+    from typing import Annotated
 
-from course_lib import __version__
-from course_lib.commands import for_authors
-from course_lib.commands.app import Json, Notebooks, Timeout, WithExtra, app
-from course_lib.commands.output import DONE, check_target, program
+    import typer
+
+    from course_lib import __version__
+    from course_lib.commands import for_authors
+    from course_lib.commands.app import Json, Notebooks, Timeout, WithExtra, app
+    from course_lib.commands.output import DONE, STOPPED, check_target, program, say
+except KeyboardInterrupt:  # nearly all of the time before a command begins
+    print("stopped", file=sys.stderr)
+    sys.exit(130)
 
 
 class Dtype(StrEnum):
@@ -35,7 +40,11 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character shows another
             stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what must be tidied, is
-    app(prog_name=program())
+    try:
+        app(prog_name=program())
+    except KeyboardInterrupt:  # before a command has begun, or after its end
+        say("stopped")
+        sys.exit(STOPPED)
 
 
 def _version(wanted: bool) -> None:

@@ -154,7 +154,7 @@ class Yes(list):
     __class__ = list
     __len__ = lambda self: 3
     __iter__ = lambda self: iter([self] * 3)
-def double(numbers): return Yes()
+def double(numbers): return Yes([0.5])
 """,
     ),
     "equals everything, number for number": forgery(

@@ -84,7 +84,13 @@ attempt(lambda: [text for text in texts if {SECRET!r} in text])""",
         "looks for processes that are not its own",
         """
 import glob
-attempt(lambda: [each for each in glob.glob("/proc/[0-9]*/cmdline") if "pytest" in open(each).read()])""",
+texts = []
+for path in glob.glob("/proc/[0-9]*/cmdline"):
+    try:
+        texts.append(open(path).read())
+    except OSError:
+        pass  # a process that has just ended
+attempt(lambda: [text for text in texts if "pytest" in text])""",
         outside=True,
     ),
     "opens sockets": attack(

@@ -1,6 +1,7 @@
 """The `course` command as a person meets it: help, output, errors, exit statuses, and Ctrl-C."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -205,6 +206,21 @@ def test_what_is_streamed_is_whole_characters_and_ctrl_c_ends_it_in_a_line(tiny:
     assert errors.decode().splitlines()[-1] == "stopped" and b"Traceback" not in errors
     text = (read + rest).decode()  # raises if half a character was written
     assert text.endswith("\n") and "TTFT" not in text
+
+
+@pytest.mark.parametrize("while_importing", ["typer", "course_lib.commands.for_authors", "rich.table"])
+def test_ctrl_c_before_a_command_has_begun_ends_it_in_a_line(while_importing: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""if True:
+        import os, signal, sys
+        class CtrlC:
+            def find_spec(self, name, path=None, target=None):
+                if name == {while_importing!r}:
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, CtrlC())
+    """)
+    process = start("size", "--list", env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "stopped\n")
 
 
 def test_a_reader_that_goes_away_is_no_fault(tiny: Path) -> None:

@@ -13,7 +13,7 @@ from course_lib.grading.class_marks import Row, as_data, as_sheet, by_hand, rows
 from course_lib.grading.group import Result
 from course_lib.grading.handed_in import HandedIn
 from course_lib.grading.mark import Answer, Marks, TaskMarks
-from course_lib.grading.sheets import BadSheet, Name, as_text, as_typed
+from course_lib.grading.sheets import BadSheet, Name, as_text, as_typed, one_line
 
 ASSIGNMENT = Assignment(
     "ex99_small", "Small", 5, (Task("ex99.double", 4.0, "Double"),), (Question("ex99_why_answer", 2.0, "Why"),)
@@ -46,8 +46,8 @@ def text_of(folder: Path, name: str = "marks.csv") -> str:
     return (folder / name).read_bytes().decode("utf-8-sig")
 
 
-def table(folder: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text_of(folder), newline="")))
+def table(folder: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text_of(folder), newline=""), delimiter=delimiter))
 
 
 def edit(folder: Path, *pairs: tuple[str, str]) -> str:
@@ -218,6 +218,7 @@ def test_who_hands_in_anew_after_being_marked_by_hand_is_named(tmp_path: Path) -
     assert "look at them again" in table(tmp_path)[0]["notes"] and rows[0].total == 6
 
 
+PARTS = ["x;=1+2;", "x; =1", "x\t+1", "x,=1,", ';"@x"', "a;-1;'=2", "\uff1d;\uff1d"]
 HOSTILE = ["=1+1", "+1", "-1", "@x", "\t=1", "＝1", " =1", "'=1", "''=1", "'t Hooft", 'a"b', "a,b", "a;b", "a\nb"]
 
 
@@ -233,4 +234,28 @@ def test_no_name_and_no_note_is_a_formula(tmp_path: Path) -> None:
     assert as_text("'t Hooft") == "'t Hooft"
     before = (tmp_path / "marks.csv").read_bytes()
     run(tmp_path, *results, names=names)
+    assert (tmp_path / "marks.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("delimiter", ",;\t")
+@pytest.mark.parametrize("other", ",;\t")
+def test_no_part_of_a_cell_is_a_formula_for_whoever_separates_cells_by_another_sign(
+    delimiter: str, other: str, tmp_path: Path
+) -> None:
+    run(tmp_path, marked("ada"))
+    mine = text_of(tmp_path).replace("version", "version,mine").replace("v-111111111111", "v-111111111111,x; -1")
+    lines = csv.reader(io.StringIO(mine, newline=""))
+    with (tmp_path / "marks.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(lines)
+    results = [marked(name) for name in ("ada", *PARTS)]
+    results = [replace(each, handed_in=replace(each.handed_in, said=(each.handed_in.student,))) for each in results]
+    names = {name: Name(name, one_line(name), one_line(name)) for name in PARTS}
+    run(tmp_path, *results, names=names)
+    rows = list(csv.reader(io.StringIO(text_of(tmp_path), newline=""), delimiter=other))
+    cells = [cell.strip(' "') for row in rows[2:] for cell in row]
+    assert len(rows) == len(PARTS) + 2 and not [cell for cell in cells if cell.startswith(tuple("=+-@\uff1d"))]
+    assert table(tmp_path, delimiter)[0]["mine"] == "x; -1"
+    before = (tmp_path / "marks.csv").read_bytes()
+    run(tmp_path, *results, names=names)
+    run(tmp_path, *results)  # the names are now those of marks.csv
     assert (tmp_path / "marks.csv").read_bytes() == before

@@ -124,6 +124,11 @@ MIXED: dict[str, tuple[list[Any], float, str]] = {
     ),
     "it is no function": (["double = [1, 2]"], 0, "`double` is a list, not a function."),
     "it is a function of a library": (["from copy import copy as double"], 0, "`double` is from the module copy; an"),
+    "it is in a file that the notebook wrote": (
+        ["%%writefile mine.py\n" + RIGHT, "import sys\nsys.path.insert(0, '')\nfrom mine import double"],
+        4,
+        "",
+    ),
     "it is decorated": (["from functools import *\n@lru_cache\ndef two(x): return 2 * x\n@cache\n@wraps(len)\n"
                          "def double(numbers): return [two(x) for x in numbers]"], 0, "TypeError"),
     "it is a method": (["class A:\n    def two(self, xs): return [2 * x for x in xs]\ndouble = A().two"], 4, ""),

@@ -131,6 +131,25 @@ FEATURES = {
     "files": "open('a.txt', 'w').write('x')\nimport tempfile\ntempfile.TemporaryFile().write(b'x')",
     "processes": "import subprocess, sys\nassert subprocess.check_output([sys.executable, '-c', 'print(7)'])",
     "several processes": "from multiprocessing import Pool\nwith Pool(2) as pool: assert pool.map(abs, [-1]) == [1]",
+    "threads and processes of torch": """
+import torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(2)
+assert torch.ones(300, 300) @ torch.ones(300, 300) is not None
+assert [int(x) for x in DataLoader([1, 2, 3], num_workers=1)] == [1, 2, 3]
+""",
+    "sockets": """
+import socket
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6): socket.socket(family).close()
+a, b = socket.socketpair()
+for family in (16, 17, 38, 40, 44):  # those of the kernel, of packets, of its ciphers, of virtual machines, XDP
+    try:
+        socket.socket(family, socket.SOCK_RAW)
+    except OSError as error:
+        assert error.errno == 97
+    else:
+        raise AssertionError(family)
+""",
     "exit": "exit()\nquit()",
     "the last result": "x = 1\nx",
     "classes that are pickled": "import pickle\nclass A: pass\npickle.loads(pickle.dumps(A()))",

@@ -1,12 +1,13 @@
 """What commands write, and where a learner's copies may lie."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from rich.text import Text
 
-from course_lib.commands.output import CommandError, deliver
+from course_lib.commands.output import CommandError, deliver, write_whole
 from course_lib.commands.places import FOLDERS, work_folder
 
 
@@ -27,3 +28,17 @@ def test_copies_cannot_lie_where_the_originals_do(tmp_path: Path) -> None:
             work_folder(tmp_path, folder)
     assert work_folder(tmp_path) == tmp_path / "work"
     assert work_folder(tmp_path, tmp_path / "mine") == tmp_path / "mine"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no limit to the size of files")
+def test_a_disk_that_is_full_is_named_by_the_file_that_did_not_fit(tmp_path: Path) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            write_whole(tmp_path / "marks.csv", b"x" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.filename == str(tmp_path / "marks.csv") and not list(tmp_path.iterdir())

@@ -5,10 +5,12 @@ marked stays marked whatever happens then. Tables, pages and the gradebook are m
 """
 
 import importlib.util
+import os
 import secrets
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,11 +23,13 @@ from course_lib.commands.places import checkout, short
 from course_lib.commands.release import find_assignments, folders
 from course_lib.grading.assignment import SOURCES, Assignment, BadAssignment, read_assignment
 from course_lib.grading.class_marks import (
+    DATA,
     GRADED,
     NOT_A_NOTEBOOK,
     SHEET,
     STATES,
     UNTOUCHED,
+    ByHand,
     Row,
     as_data,
     as_sheet,
@@ -36,6 +40,7 @@ from course_lib.grading.class_marks import (
 from course_lib.grading.feedback import page
 from course_lib.grading.group import (
     BadKey,
+    NotKept,
     Records,
     Result,
     Room,
@@ -47,6 +52,7 @@ from course_lib.grading.group import (
 )
 from course_lib.grading.handed_in import Class, HandedIn, file_names, is_notebook, label, listed
 from course_lib.grading.mark import Marks, rules_of
+from course_lib.grading.one_run import Busy, alone_in
 from course_lib.grading.sheets import BadSheet, Name, class_list
 
 RESULTS, PAGES, KEY = "results", "feedback", "grading.key"
@@ -83,30 +89,40 @@ def grade_submissions(asked: Asked) -> int:
             raise CommandError(f"{path} {said}", "name a notebook, or a folder", BAD_CALL)
     if asked.gradebook and importlib.util.find_spec("nbgrader") is None:
         raise CommandError("a gradebook needs nbgrader", 'pip install "kv-cache-course[class]"', BAD_CALL)
+    book = asked.gradebook
+    if book and (book.is_dir() or not os.access(book if book.exists() else book.parent, os.W_OK)):
+        raise CommandError(f"{book} cannot be written", "name a file for the gradebook", BAD_CALL)
     if asked.key and not asked.key.is_file():
         raise CommandError(f"there is no key {asked.key}", f"without --key one is made in {DEFAULT_FOLDER}/", BAD_CALL)
-    try:
-        names = class_list(asked.names) if asked.names else {}
-        to = asked.to or Path(DEFAULT_FOLDER)
-        known, wanted = known_assignments(asked.assignment)
-        found = Class(asked.paths, list(known), to)
-        assignment = read_assignment(known[which(found, wanted, asked)])
-        handed_in = found.handed_in(assignment.name, names)
-        folder = None if asked.alone else results_folder(to / assignment.name, asked.paths)
-        if folder:
-            by_hand(folder / SHEET, assignment)  # before an hour of work, not after it
-        key = secrets.token_bytes(32) if not folder and not asked.key else secret_key(asked.key or to / KEY)
-    except (BadSheet, BadAssignment, BadKey, OSError) as problem:
-        raise CommandError(str(problem), status=BAD_CALL) from None
-    for line in about_names(found, names):
-        say(line)
-    results = mark_all(asked, assignment, handed_in, folder, key)
-    if results is None:
-        return STOPPED
-    seconds = time.monotonic() - began
-    if folder is None:
-        return show_alone(results[0], assignment, asked.json)
-    return finish(asked, assignment, known[assignment.name], results, names, folder, seconds)
+    with ExitStack() as held:
+        try:
+            names = class_list(asked.names) if asked.names else {}
+            to = asked.to or Path(DEFAULT_FOLDER)
+            known, wanted = known_assignments(asked.assignment)
+            found = Class(asked.paths, list(known), to)
+            assignment = read_assignment(known[which(found, wanted, asked)])
+            handed_in = found.handed_in(assignment.name, names)
+            folder = None if asked.alone else results_folder(to / assignment.name, asked.paths)
+            if folder:
+                held.enter_context(alone_in(to))
+                by_hand(folder / SHEET, assignment)  # before an hour of work, not after it
+            key = secrets.token_bytes(32) if not folder and not asked.key else secret_key(asked.key or to / KEY)
+        except Busy as problem:
+            raise CommandError(str(problem), "wait for it, or name another --to") from None
+        except OSError as problem:
+            said = f"{short(Path(problem.filename))}: {problem.strerror}" if problem.filename else str(problem)
+            raise CommandError(said, status=BAD_CALL) from None
+        except (BadSheet, BadAssignment, BadKey) as problem:
+            raise CommandError(str(problem), status=BAD_CALL) from None
+        for line in about_names(found, names):
+            say(line)
+        results = mark_all(asked, assignment, handed_in, folder, key)
+        if results is None:
+            return STOPPED
+        seconds = time.monotonic() - began
+        if folder is None:
+            return show_alone(results[0], assignment, asked.json)
+        return finish(asked, assignment, known[assignment.name], results, names, folder, seconds)
 
 
 def known_assignments(word: str | None) -> tuple[dict[str, Path], str]:
@@ -145,6 +161,23 @@ def results_folder(folder: Path, paths: Sequence[Path]) -> Path:
     return folder
 
 
+def made_ready(folder: Path, students: Sequence[str]) -> None:
+    """Make the folders for results, and see that nothing stands in the way of what will be written into them."""
+    for each in (folder, folder / RESULTS, folder / PAGES):
+        try:
+            each.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=each):
+                pass
+        except OSError as error:
+            said = f"nothing can be written into {short(each)}: {error.strerror}"
+            raise CommandError(said, "make way there, or name another --to", BAD_CALL) from None
+    files = file_names(students).values()
+    pages = [folder / PAGES / f"{name}.html" for name in files]
+    for path in (folder / DATA, *pages, *(folder / RESULTS / f"{name}.json" for name in files)):
+        if path.is_dir():
+            raise CommandError(f"{short(path)} is a folder", "a file will be written there: move it away", BAD_CALL)
+
+
 def about_names(found: Class, names: Mapping[str, Name]) -> list[str]:
     """What was found and is of nobody."""
     said = []
@@ -169,6 +202,7 @@ def mark_all(
     records = None
     if folder:
         students = [each.student for each in handed_in]
+        made_ready(folder, students)
         records = Records(folder / RESULTS, made_with(assignment, key, trusted=trusted), students)
     jobs = min(asked.jobs or sensible_jobs(), processors())
     if asked.jobs and asked.jobs > jobs:
@@ -190,10 +224,13 @@ def mark_all(
                     bar.update(task, advance=1, description=label(student))
                     if not console.is_terminal and not asked.alone and not result.kept:
                         say(f"{label(student)}: {in_short(result)}")
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, NotKept) as end:
             kept = sum(result.marks is not None for result in results.values())
+            said = f"{kept} of {len(handed_in)} are marked and kept; the same command goes on with the others"
+            if isinstance(end, NotKept):
+                raise CommandError(f"{short(Path(end.filename))}: {end.strerror}", said) from None
             if folder:
-                say(f"{kept} of {len(handed_in)} are marked and kept; the same command goes on with the others")
+                say(said)
             return None
     return [results[each.student] for each in handed_in]
 
@@ -213,21 +250,36 @@ def finish(
     except BadSheet as problem:
         raise CommandError(f"{problem}; then run this again", "all marks are kept") from None
     rows = rows_of(results, assignment, names, before)
-    files = file_names([result.handed_in.student for result in results])
+    try:
+        data = write_all(assignment, rows, before, folder, seconds)
+    except OSError as error:
+        said = "all marks are kept; the same command writes what is missing"
+        raise CommandError(f"{short(Path(error.filename or folder))}: {error.strerror or error}", said) from None
+    if asked.gradebook:
+        for line in fill_gradebook(asked.gradebook, source, rows):
+            say(line)
+    say(f"{SHEET}, {DATA} and {PAGES}/ are in {short(folder.absolute())}")
+    deliver(data, class_table(rows, counted(rows)), asked.json)
+    return DONE if all(row.result.in_order for row in rows) else WRONG
+
+
+def write_all(
+    assignment: Assignment, rows: Sequence[Row], before: ByHand, folder: Path, seconds: float
+) -> dict[str, object]:
+    """Write the pages and the tables; what marks.json says. Raises OSError."""
+    files = file_names([row.result.handed_in.student for row in rows])
     for row in rows:
         if row.result.marks:
             path = folder / PAGES / f"{files[row.result.handed_in.student]}.html"
-            path.parent.mkdir(exist_ok=True)
             missing = row.state == NOT_A_NOTEBOOK
             html = page(with_notes(row), row.name.name, row.by_hand, assignment.title, missing=missing).encode()
             if not path.exists() or path.read_bytes() != html:
                 write_whole(path, html)
-    counts = {state: sum(row.state == state for row in rows) for state in STATES}
     data: dict[str, object] = {
         "assignment": assignment.name,
         "points": assignment.points,
         "folder": short(folder),
-        **{state.replace(" ", "_"): n for state, n in counts.items()},
+        **{state.replace(" ", "_"): n for state, n in counted(rows).items()},
         "kept": sum(row.result.kept for row in rows),
         "seconds": round(seconds, 3),
         "peak_bytes": max((row.result.marks.peak_bytes for row in rows if row.result.marks), default=0),
@@ -235,12 +287,11 @@ def finish(
     }
     for line in write_class(folder, as_sheet(rows, assignment, before), data, before, rows):
         say(line)
-    if asked.gradebook:
-        for line in fill_gradebook(asked.gradebook, source, rows):
-            say(line)
-    say(f"{SHEET}, marks.json and {PAGES}/ are in {short(folder.absolute())}")
-    deliver(data, class_table(rows, counts), asked.json)
-    return DONE if all(row.result.in_order for row in rows) else WRONG
+    return data
+
+
+def counted(rows: Sequence[Row]) -> dict[str, int]:
+    return {state: sum(row.state == state for row in rows) for state in STATES}
 
 
 def with_notes(row: Row) -> Marks:

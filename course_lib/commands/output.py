@@ -71,11 +71,11 @@ def deliver(data: dict[str, object], shown: RenderableType, target: str | None) 
 def write_whole(path: Path, data: bytes) -> None:
     """Put `data` at `path` whole or not at all, whatever interrupts. A link stays a link, permissions stay."""
     path = path.resolve()
-    if path.exists() and not path.is_file():  # a pipe or a device is written to, never replaced
-        path.write_bytes(data)
-        return
     temporary = path.with_name(TEMPORARY + secrets.token_hex(4))
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device is written to, never replaced
+            path.write_bytes(data)
+            return
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
@@ -84,7 +84,7 @@ def write_whole(path: Path, data: bytes) -> None:
             temporary.chmod(path.stat().st_mode & 0o777)
         temporary.replace(path)
     except OSError as error:
-        if error.filename == str(temporary):  # nobody knows that name
+        if error.filename in (None, str(temporary)):  # a full disk names nothing, and nobody knows that name
             error.filename, error.filename2 = str(path), None
         raise
     finally:

@@ -22,7 +22,17 @@ from course_lib.grading.assignment import Assignment, Question
 from course_lib.grading.group import Result
 from course_lib.grading.handed_in import HandedIn, label
 from course_lib.grading.record import plain
-from course_lib.grading.sheets import WORTH, BadSheet, Name, Sheet, column, one_line, read_sheet, written_sheet
+from course_lib.grading.sheets import (
+    WORTH,
+    BadSheet,
+    Name,
+    Sheet,
+    column,
+    one_cell,
+    one_line,
+    read_sheet,
+    written_sheet,
+)
 
 SHEET, DATA = "marks.csv", "marks.json"
 LONGEST = 1_000  # characters of a cell
@@ -178,12 +188,12 @@ def as_sheet(rows: Sequence[Row], assignment: Assignment, before: ByHand) -> byt
         path = row.result.handed_in.path
         lines.append(
             [
-                *(row.student, row.name.name, row.name.email, row.state),
+                *(row.student, one_cell(row.name.name), one_cell(row.name.email), row.state),
                 *(shown(earned.get(task.check), comma) for task in tasks),
                 shown(marks.earned if marks else None, comma),
                 *(shown(row.by_hand[question.cell], comma) for question in questions),
-                *(shown(row.total, comma), one_line(" ".join(row.notes), LONGEST)),
-                *(one_line(path.name) if path else "", version_of(row.result.handed_in)),
+                *(shown(row.total, comma), one_cell(one_line(" ".join(row.notes), LONGEST))),
+                *(one_cell(one_line(path.name)) if path else "", version_of(row.result.handed_in)),
                 *(there.get(column(heading), "") for heading in added),
             ]
         )

@@ -60,6 +60,10 @@ class BadKey(ValueError):
     """A key that anybody could guess."""
 
 
+class NotKept(OSError):
+    """Marks that could not be written: those of others could not be, either."""
+
+
 class Stopped(Exception):
     """Nothing is started any more."""
 
@@ -113,7 +117,10 @@ class Records:
 
     def keep(self, handed_in: HandedIn, marks: Marks) -> None:
         record = {"digest": handed_in.digest, "made_with": self.made_with, "marks": plain(marks)}
-        write_whole(self.path(handed_in.student), json.dumps(record, indent=1).encode())
+        try:
+            write_whole(self.path(handed_in.student), json.dumps(record, indent=1).encode())
+        except OSError as error:
+            raise NotKept(error.errno, error.strerror, error.filename) from None
 
 
 def mark_class(
@@ -129,7 +136,7 @@ def mark_class(
 ) -> Generator[Result, None, None]:
     """The result of each submission, as soon as it is there; with `again` no earlier one counts.
 
-    Close it to stop: what runs is ended, what is finished is kept. `room` is used up at the end.
+    Close it to stop: what runs is ended, what is finished is kept. `room` is used up at the end. Raises NotKept.
     """
     todo = []
     for each in handed_in:
@@ -147,6 +154,8 @@ def mark_class(
                 raise Stopped
             if records:
                 records.keep(each, marks)
+        except NotKept:
+            raise
         except Stopped:
             return Result(each, why_not="It was stopped.")
         except NoSandbox as reason:

@@ -8,6 +8,7 @@ is told to a person, since it is not worth 0 points.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -19,16 +20,17 @@ from itertools import islice
 from pathlib import Path
 
 from course_lib.grading.sheets import one_line
-from course_lib.grading.submission import Submission, Unreadable, cells_of, content, parsed
+from course_lib.grading.submission import Unreadable, cells_of, content, parsed
 
 MOST_FILES = 5_000  # that are looked at in the folder of one student
 DEEPEST = 8  # folders in each other
+MOST_LOOKED_AT, MOST_OF_STUDENT = 16 << 20, 64 << 20  # bytes, to find out which assignment files are of
 MOST_NAMED = 5
 NOISE = ("__MACOSX", "__pycache__")
 COPY = r"(-Copy\d+| ?\(\d+\)| copy( \d+)?|_\d+|\.new-[\d-]+)?"  # what is added to a name that is taken
-CALL = re.compile(r"""\b(?:points|check|hint)\(\s*["'](ex\d\d)\.""")
-NUMBER = re.compile(r"ex\d\d(?=_|$)")
-PLAIN = re.compile(r"(?=.{1,64}$)[\w(][\w .,()@+-]*(?<![. ])")
+GRADE_ID = re.compile(rb'"grade_id"\s*+:\s*+"(ex\d\d)(?=[_"])')
+CALLS = [re.compile(name + rb"""\(\s*+(?:\\?"|')(ex\d\d)\.""") for name in (b"points", b"check", b"hint")]
+PLAIN = re.compile(r"(?=.{1,64}$)(?!.*, *[+@-])[\w(][\w .,()@+-]*(?<![. ])")
 RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{name}{digit}" for name in ("COM", "LPT") for digit in "0123456789")}
 
 
@@ -56,8 +58,6 @@ class Notebook:
     where: str  # for a reader, from the folder of the class on
     says: str
     modified: float
-    digest: str
-    unreadable: str = ""  # why it is not a notebook after all
 
 
 @dataclass
@@ -68,6 +68,7 @@ class Folder:
     troubles: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)  # files that are not notebooks
     files: int = 0
+    looked_at: int = 0  # bytes
 
 
 class Class:
@@ -86,8 +87,10 @@ class Class:
             else:
                 self.add_class(path)
 
+        self.students = called_alike_on_all_systems(self.students)
+
     def student(self, name: str) -> Folder:
-        return self.students.setdefault(unicodedata.normalize("NFC", name), Folder())
+        return self.students.setdefault(name, Folder())
 
     def add_class(self, top: Path) -> None:
         """A folder with one folder or one notebook for each student; or the folder of one student."""
@@ -157,28 +160,26 @@ class Class:
                 student.troubles.append(f"{where} is no file")
                 return
             with path.open("rb") as file:
-                file.read(1)
+                begin = file.read(max(1, min(MOST_LOOKED_AT, MOST_OF_STUDENT - student.looked_at)))
         except OSError as error:
             student.troubles.append(f"{where} cannot be read: {error.strerror}")
             return
-        submission, raw, unreadable = Submission(), b"", ""
-        try:
-            raw = content(path)
-            submission = cells_of(parsed(raw))
-        except Unreadable as reason:  # that is marked, too
-            unreadable = str(reason).replace("the notebook has", "it has").rpartition("not a notebook: ")[2]
-            raw = raw or unreadable.encode()
-        says, digest = self.says(submission, path), hashlib.sha256(raw).hexdigest()
-        student.notebooks.append(Notebook(path, where, says, state.st_mtime, digest, unreadable))
+        if student.looked_at < MOST_OF_STUDENT <= student.looked_at + len(begin):
+            said = f"There are more than {MOST_OF_STUDENT >> 20} MB; what the rest is of was told by names alone"
+            student.troubles.append(said)
+        student.looked_at += len(begin)
+        student.notebooks.append(Notebook(path, where, self.says(begin, path), state.st_mtime))
 
-    def says(self, submission: Submission, path: Path) -> str:
-        """The assignment that a notebook is of: by its cells, else by the names of the file and of its folders."""
+    def says(self, begin: bytes, path: Path) -> str:
+        """The assignment that a notebook is of: by how its cells begin, else by the names of the file and of its
+        folders. Nothing is parsed for that."""
         numbers = {name.partition("_")[0]: name for name in self.known}
-        ids = [found[0] for cell in submission.cells if (found := NUMBER.match(cell.grade_id))]
-        calls = [number for cell in submission.cells for number in CALL.findall(cell.source[:10_000])]
-        for said in (ids, calls):
-            if counted := Counter(said).most_common(1):
-                return numbers.get(counted[0][0], counted[0][0])
+        if (encoding := json.detect_encoding(begin)) != "utf-8":
+            begin = begin.decode(encoding, "replace").encode("utf-8", "replace")
+        for patterns in ([GRADE_ID], CALLS):
+            if counted := Counter(found for pattern in patterns for found in pattern.findall(begin)).most_common(1):
+                number = counted[0][0].decode()
+                return numbers.get(number, number)
         for part in (path.stem, *reversed(path.parts[-1 - DEEPEST : -1])):
             if (number := part[:4]) in numbers and not part[4:5].isdigit():
                 return numbers[number]
@@ -211,8 +212,9 @@ def chosen(student: str, folder: Folder, assignment: str) -> HandedIn:
         if others:
             why = "it has the name of the assignment" if best.path.stem == assignment else "it is the newest"
             troubles.append(f"Of {len(own)} notebooks {best.where} was marked: {why}. Not marked: {listed(others)}.")
-        ask = asked_again(best.where, best.unreadable) if best.unreadable else ""
-        return HandedIn(student, best.path, best.digest, tuple(troubles), not_a_notebook=ask)
+        digest, why = examined(best.path)
+        ask = asked_again(best.where, why) if why else ""
+        return HandedIn(student, best.path, digest, tuple(troubles), not_a_notebook=ask)
     if troubles:
         return HandedIn(student, trouble=" ".join(troubles))
     if folder.notebooks:
@@ -223,9 +225,33 @@ def chosen(student: str, folder: Folder, assignment: str) -> HandedIn:
     return HandedIn(student, said=("Nothing was handed in.",))
 
 
+def examined(path: Path) -> tuple[str, str]:
+    """The digest of the one file of a student that is to be marked, and why it is not a notebook after all."""
+    raw, why = b"", ""
+    try:
+        raw = content(path)
+        cells_of(parsed(raw))
+    except Unreadable as reason:  # that is marked, too
+        why = str(reason).replace("the notebook has", "it has").rpartition("not a notebook: ")[2]
+    return hashlib.sha256(raw or why.encode()).hexdigest(), why
+
+
 def asked_again(files: str, why: str = "") -> str:
     """What to do about files that are not notebooks."""
     return f"{files} is not a notebook: ask for it again" + (f" ({why})." if why else ".")
+
+
+def called_alike_on_all_systems(students: Mapping[str, Folder]) -> dict[str, Folder]:
+    """Students by their names in one form of Unicode. Names that differ in their form alone stay two: whether one
+    person or two handed that in, a person has to find out."""
+    alike = Counter(unicodedata.normalize("NFC", name) for name in students)
+    named = {}
+    for name, folder in students.items():
+        plain = unicodedata.normalize("NFC", name)
+        if alike[plain] > 1:
+            folder.troubles.append(f"Something else has this name with other signs of Unicode; this is {name!a}")
+        named[plain if alike[plain] == 1 else name] = folder
+    return named
 
 
 def is_notebook(name: str) -> bool:
@@ -256,7 +282,8 @@ def label(student: str) -> str:
 
     Usually that is the name itself; one with odd characters gets a digest, as no plain name has it.
     """
-    if PLAIN.fullmatch(student) and student.partition(".")[0].upper() not in RESERVED:
+    plain = PLAIN.fullmatch(student) and unicodedata.is_normalized("NFC", student)
+    if plain and student.partition(".")[0].upper() not in RESERVED:
         return student
     return f"{re.sub(r'[^A-Za-z0-9-]+', '_', student)[:40].lstrip('-') or '_'}~{mark_of(student)}"
 

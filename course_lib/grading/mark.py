@@ -144,7 +144,7 @@ def marked(task: Task, work: Work, seed: int) -> TaskMarks:
         said += why_not_judged(answer, check, work)
     elif from_elsewhere(answer, check, work):
         said.append(
-            f"`{check.FUNCTION}` is from {words(answer['elsewhere'], 80)}; an answer has to be written in the notebook."
+            f"`{check.FUNCTION}` is from {words(answer['elsewhere'], 80)}; an answer must be defined in the notebook."
         )
     else:
         try:

@@ -19,6 +19,7 @@ from course_lib.checks.contract import words
 MOST_BYTES = 20_000_000
 DELIMITERS = ",;\t"
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how a cell begins that a spreadsheet calculates
+INSIDE = re.compile(r"""([;,\t][\s"]*)(?=[=+\-@＝＋－＠])""")  # where another program may see a cell that begins
 WORTH = " (of "  # what follows the name of a column of points
 
 
@@ -140,6 +141,11 @@ def written_sheet(headings: Sequence[str], rows: Iterable[Sequence[str]], delimi
 def as_text(cell: str) -> str:
     """A cell that is no formula: one that looks like it gets an apostrophe in front, as people type it."""
     return f"'{cell}" if cell.lstrip(" '").startswith(FORMULA) else cell
+
+
+def one_cell(text: str) -> str:
+    """A text from somebody else that is no formula in any part, by whatever sign a spreadsheet separates cells."""
+    return INSIDE.sub(r"\1'", text)
 
 
 def as_typed(cell: str) -> str:

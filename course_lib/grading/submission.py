@@ -21,10 +21,12 @@ from typing import Any
 MOST_BYTES = 512 << 20  # of a file
 MOST_LEFT = 16 << 20  # bytes without outputs
 MOST_PARTS = 500_000  # signs that begin or separate entries: parsing takes some 100 bytes for each
+MOST_WALKED = 4_000_000  # strings and brackets that are looked at to find what is cut out
 MOST_CELLS = 2_000
 MOST_CHARACTERS = 1_000_000  # of a cell
 CUT_OUT = {b'"outputs"': b"[", b'"attachments"': b"{", b'"widgets"': b"{"}
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)  # a string, even one without an end, or a bracket
+BRACKET = re.compile(rb'(?:[^][{}"]++|"(?:[^"\\]++|\\.)*+"?)*+[][{}]', re.DOTALL)  # the next one, past all strings
 QUOTE, OPENING = ord('"'), b"[{"
 
 
@@ -76,6 +78,9 @@ class Unreadable(Exception):
     """Why a file is not a notebook, in a sentence without its full stop."""
 
 
+TOO_LARGE = "without its outputs the file is still far larger than any notebook, and was not read"
+
+
 def content(path: Path) -> bytes:
     """The bytes of an ordinary file: no link to somewhere else, no pipe that never ends."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -109,7 +114,7 @@ def parsed(raw: bytes) -> tuple[Any, list[str]]:
         raw = raw.decode(encoding, "replace").encode("utf-8", "replace")
     raw = without_outputs(raw)
     if len(raw) > MOST_LEFT or sum(raw.count(sign) for sign in (b",", b"[", b"{")) > MOST_PARTS:
-        raise Unreadable("without its outputs the file is still far larger than any notebook, and was not read")
+        raise Unreadable(TOO_LARGE)
     text = raw.decode("utf-8", "replace")
     if "�" in text and "�".encode() not in raw:
         notes.append("The file has places that are no UTF-8 text.")
@@ -120,24 +125,35 @@ def parsed(raw: bytes) -> tuple[Any, list[str]]:
 
 
 def without_outputs(raw: bytes) -> bytes:
-    """The text of a notebook with empty outputs, attachments and widgets, in one walk over its strings and brackets."""
-    kept, begin, depth = [], 0, 0
+    """The text of a notebook with empty outputs, attachments and widgets, in one walk over its strings and brackets.
+
+    Raises Unreadable as soon as there is more than any notebook has.
+    """
+    kept: list[bytes] = []
+    begin = at = depth = parts = 0
     inside: int | None = None  # the depth of what is being cut out
     name, name_end = b"", 0
-    for token in TOKEN.finditer(raw):
-        sign = raw[token.start()]
+    for _ in range(MOST_WALKED):
+        if not (token := TOKEN.search(raw, at) if inside is None else BRACKET.match(raw, at)):
+            return raw if not kept else b"".join(kept) if inside is not None else b"".join((*kept, raw[begin:]))
+        first, at = token.start() if inside is None else token.end() - 1, token.end()
+        sign = raw[first]
         if sign == QUOTE:
-            name, name_end = (token[0], token.end()) if token.end() - token.start() < 20 else (b"", 0)
+            name, name_end = (token[0], at) if at - first < 20 else (b"", 0)
         elif sign in OPENING:
-            if inside is None and CUT_OUT.get(name) == token[0] and raw[name_end : token.start()].strip() == b":":
-                kept.append(raw[begin : token.end()])
-                inside = depth
+            if inside is None:
+                parts += 1
+                if CUT_OUT.get(name) == token[0] and raw[name_end:first].strip() == b":":
+                    kept.append(raw[begin:at])
+                    inside = depth
+                if parts > MOST_PARTS:
+                    break
             depth += 1
         else:
             depth -= 1
             if depth == inside:
-                begin, inside = token.start(), None
-    return raw if not kept else b"".join(kept) if inside is not None else b"".join((*kept, raw[begin:]))
+                begin, inside = first, None
+    raise Unreadable(TOO_LARGE if inside is None else "its outputs have far more parts than any notebook's")
 
 
 def cells_of(found: tuple[Any, list[str]]) -> Submission:

@@ -2,8 +2,9 @@
 
 The one idea: what no exercise needs does not exist. Refused is memory that belongs to no process and so escapes the
 limits (memfd, System V shared memory, message queues), another processor than the one it was given, new namespaces, and
-doors into the kernel that are wide for what they are good for. All are answered with "no such call", which libraries
-know from old kernels and work around.
+doors into the kernel that are wide for what they are good for; of sockets there are those of programs and of the
+Internet. All else is answered with "no such call" or "no such family", which libraries know from old kernels and work
+around.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ REFUSED = {
     "open_tree": (428, 428), "sched_setaffinity": (203, 122),
     "clone3": (435, 435),  # libraries then use clone, whose flags can be looked at
 }  # fmt: skip
-CLONE = (56, 220)
+CLONE, SOCKET, PAIR = (56, 220), (41, 198), (53, 199)
+FAMILIES = (1, 2, 10)  # of sockets: AF_UNIX, AF_INET, AF_INET6
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, name of the machine in the filter
 NEW_NAMESPACES = 0x7E020000  # the flags of clone that make one
 FOREIGN = 0x40000000  # numbers from here up are those of another calling convention (x32)
 
 NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16  # where they stand in what a filter looks at
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, KILL, NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x00050000 | 38  # 38: ENOSYS
+ALLOW, KILL, NO_SUCH_CALL, NO_SUCH_FAMILY = 0x7FFF0000, 0x80000000, 0x00050000 | 38, 0x00050000 | 97  # errno
 
 
 def seccomp_filter(machine: str = platform.machine()) -> bytes:
@@ -38,13 +40,18 @@ def seccomp_filter(machine: str = platform.machine()) -> bytes:
     column, name = MACHINES[machine]
     refused = [(EQUAL, numbers[column]) for numbers in REFUSED.values()] + [(AT_LEAST, FOREIGN)]
     steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, name), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
-    for place, (compare, value) in enumerate(refused):
-        steps.append((compare, len(refused) - place + 3, 0, value))  # to the last step
-    steps += [
-        (EQUAL, 0, 2, CLONE[column]),
+    end = [
+        (EQUAL, 4, 0, SOCKET[column]),
+        (EQUAL, 3, 0, PAIR[column]),
+        (EQUAL, 0, 6, CLONE[column]),
         (LOAD, 0, 0, FIRST_ARGUMENT),
-        (ANY_BIT, 1, 0, NEW_NAMESPACES),
+        (ANY_BIT, 5, 4, NEW_NAMESPACES),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        *((EQUAL, 2 - place, 2 * (place == 2), family) for place, family in enumerate(FAMILIES)),
         (RETURN, 0, 0, ALLOW),
         (RETURN, 0, 0, NO_SUCH_CALL),
+        (RETURN, 0, 0, NO_SUCH_FAMILY),
     ]
-    return b"".join(struct.pack("<HBBI", *step) for step in steps)
+    for place, (compare, value) in enumerate(refused):
+        steps.append((compare, len(refused) - place + len(end) - 3, 0, value))  # to the last step but one
+    return b"".join(struct.pack("<HBBI", *step) for step in (*steps, *end))
