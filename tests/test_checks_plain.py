@@ -1,16 +1,27 @@
-"""What may pass between a learner's code and the judge: plain data as it is, everything else by name and refused."""
+"""What may pass between a learner's code and the judge: plain data as it is, everything else by name and refused. A
+class that is a kind of list, of dictionary or of error counts as what it is made from, whatever it says of itself."""
 
+import builtins
 import contextlib
+import itertools
 import json
 import math
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from variants import function, variants
 
+from course_lib.checks import check_named
 from course_lib.checks import plain as module
-from course_lib.checks.contract import words
+from course_lib.checks.beside import Went, called, pair, refusal
+from course_lib.checks.contract import answer, words
 from course_lib.checks.plain import DTYPES, NotPlain, pack, plain, unpack
 
 PLAIN = (type(None), bool, int, float, str, np.ndarray, list, dict)
@@ -50,8 +61,26 @@ def test_what_comes_out_is_a_copy() -> None:
     assert copied["a"].tolist() == copied["t"].tolist() == [0, 0, 0]
 
 
+Two = namedtuple("Two", "first second")
+
 CONVERTED = {
     "a tuple": ((1, (2,)), [1, [2]]),
+    "a named tuple": ([Two(1, Two(2, "x"))], [[1, [2, "x"]]]),
+    "a shape": (torch.zeros(2, 3).shape, [2, 3]),
+    "what torch.max returns": (torch.ones(1, 2).max(1), [np.ones(1, np.float32), np.zeros(1, np.int64)]),
+    "a deque": (deque([1, deque()], maxlen=5), [1, []]),
+    "an ordered dictionary": (OrderedDict(x=1), {"x": 1}),
+    "a dictionary with defaults": (defaultdict(list, x=[1]), {"x": [1]}),
+    "a counter": (Counter("aab"), {"a": 2, "b": 1}),
+    "a whole fraction": (Fraction(6, 2), 3),
+    "a fraction": (Fraction(-17, 16), -1.0625),
+    "a fraction that a float rounds": (Fraction(10**30 + 1, 3 * 10**30), 1 / 3),
+    "a fraction of NumPy's numbers": (Fraction(np.int64(3), np.int64(4)), 0.75),  # type: ignore[call-overload]
+    "a whole decimal": (Decimal("4611686018427387905.0"), 2**62 + 1),
+    "a decimal": (Decimal("0.1"), 0.1),
+    "no decimal": (Decimal("NaN"), math.nan),
+    "a decimal whose digits fill a disk": (Decimal("1E+999999999"), math.inf),
+    "nothing, with as many digits": (Decimal("-0E+999999999"), 0),
     "a NumPy scalar": (np.float32(0.5), 0.5),
     "NumPy's bool": (np.bool_(True), True),
     "a tensor": (torch.arange(3), np.arange(3)),
@@ -114,7 +143,38 @@ class SaysItIsTorchs(torch.Tensor): ...
 SaysItIsTorchs.__module__ = "torch"
 
 
-class SubDict(dict[str, int]): ...
+class Equal(type):
+    """Of a class that says it is every other one."""
+
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+    def __hash__(cls) -> int:
+        return hash(np.float64)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+class EqualsEveryClass(metaclass=Equal): ...
+
+
+class SubFraction(Fraction):
+    numerator = property(lambda self: 1 / 0)
+
+    def __float__(self) -> float:
+        raise AssertionError("somebody converted it")
+
+
+class SubDecimal(Decimal):
+    __float__ = SubFraction.__float__
+
+
+def forged(**inside: object) -> Fraction:
+    fraction = Fraction(1, 2)
+    for name, value in inside.items():
+        setattr(fraction, name, value)
+    return fraction
 
 
 def endless() -> list[Any]:
@@ -139,7 +199,15 @@ REFUSED = {
     "a kind of tensor": (torch.zeros(2).as_subclass(SubTensor), "SubTensor, a kind of Tensor"),
     "one that says it is torch's": (torch.zeros(2).as_subclass(SaysItIsTorchs), "SaysItIsTorchs, a kind of Tensor"),
     "a parameter without shape": (torch.nn.UninitializedParameter(), "UninitializedParameter, a kind of Tensor"),
-    "a kind of dict": (SubDict(), "SubDict, a kind of dict"),
+    "a class that equals each": (EqualsEveryClass(), "an object of class EqualsEveryClass"),
+    "a kind of fraction": (SubFraction(1, 2), "an object of class SubFraction"),
+    "a kind of decimal": (SubDecimal(1), "an object of class SubDecimal"),
+    "a fraction with something in it": (forged(_numerator=Liar()), "Fraction that is no number"),
+    "a fraction of floats": (forged(_denominator=2.0), "Fraction that is no number"),
+    "a fraction of nothing": (forged(_denominator=0), "Fraction that is no number"),
+    "a fraction that is too large": (Fraction(10**400, 3), "Fraction that is no number"),
+    "a whole fraction that is too large": (Fraction(10**400), "more than 63 bits"),
+    "a decimal that signals": (Decimal("sNaN"), "Decimal that is no number"),
     "a generator": ((x for x in "ab"), "a generator"),
     "a function": (print, "a builtin_function_or_method"),
     "a lambda": (lambda: 0, "a function"),
@@ -176,6 +244,124 @@ def test_everything_else_is_refused_and_named(given: Any, said: str) -> None:
     assert said in str(refused.value)
     with pytest.raises(NotPlain):
         pack(given)
+
+
+def trap(*given: object) -> Any:
+    raise AssertionError("somebody called a method of the class")
+
+
+TRAPS: dict[str, Callable[..., Any]] = {
+    "goes off": trap,
+    "lies": lambda *given: iter([("x", 7)]),
+    "never ends": lambda *given: itertools.cycle([("x", 7)]),
+    "says there are two": lambda *given: 2,
+}
+METHODS = ("__iter__", "__len__", "__getitem__", "__bool__", "__contains__", "__reversed__", "__length_hint__",
+           "__getattribute__", "items", "keys", "values", "get", "copy", "__copy__", "__reduce_ex__")  # fmt: skip
+
+
+def hostile(base: type, does: Callable[..., Any]) -> Any:
+    """A kind of `base` all of whose methods are `does`."""
+    return type("Kind", (base,), dict.fromkeys(METHODS, does))
+
+
+@pytest.mark.parametrize("does", TRAPS.values(), ids=TRAPS)
+@pytest.mark.parametrize("base", [list, tuple, deque, OrderedDict, dict, defaultdict])
+def test_what_lies_in_a_list_or_dictionary_counts_and_not_what_its_class_says(
+    base: type, does: Callable[..., Any]
+) -> None:
+    kind = hostile(base, does)
+    if issubclass(base, dict):
+        made = kind()
+        dict.update(made, a=1, b=(2,))
+        assert same(plain([made]), [{"a": 1, "b": [2]}])
+        dict.update(made, {1: 1})
+        with pytest.raises(NotPlain, match="an int as a key"):
+            plain(made)
+        return
+    first, second = object(), object()
+    assert pair(kind([first, second]), ("a", "b")) == (first, second)
+    for things in ([], [1], [1, 2, 3]):
+        with pytest.raises(Went) as went:
+            pair(kind(things), ("a", "b"))
+        assert str(went.value.data["came"]).startswith(f"{len(things)} thing")
+        assert same(plain({"x": kind(things)}), {"x": things})
+    with pytest.raises(NotPlain, match="far too many"):
+        plain(kind([0] * 100_001))
+
+
+class OutOfBlocks(MemoryError): ...
+
+
+class Both(OutOfBlocks, ValueError): ...
+
+
+class SaysSo(Exception):
+    __class__ = MemoryError  # type: ignore[assignment]
+    __mro__ = (MemoryError,)
+    __bases__ = (MemoryError,)
+
+
+class Claims(Equal):
+    __mro__ = (MemoryError, Exception)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return True
+
+
+class EqualsEveryError(Exception, metaclass=Claims): ...
+
+
+NAMED_ALIKE = type("MemoryError", (Exception,), {})
+
+
+def raises(error: Any) -> None:
+    raise error("no room")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [(MemoryError, True), (OutOfBlocks, True), (Both, True), (SaysSo, False), (EqualsEveryError, False),
+     (NAMED_ALIKE, False), (ValueError, False), (SystemExit, False)],
+)  # fmt: skip
+def test_an_error_is_what_it_is_made_from_and_not_what_it_says_or_is_called(error: type, is_one: bool) -> None:
+    with pytest.raises(Went) as went:
+        called(raises, error)
+    assert refusal(went.value, "MemoryError") == ("MemoryError" if is_one else "")
+    kinds: Any = went.value.data["kinds"]
+    assert kinds[-1] == "BaseException" and all(type(kind) is str and hasattr(builtins, kind) for kind in kinds)
+    assert words(went.value.data["type"]) in ("MemoryError", error.__name__)
+
+
+def test_of_an_error_that_is_two_the_one_that_is_asked_for_first_counts() -> None:
+    with pytest.raises(Went) as went:
+        called(raises, Both)
+    assert refusal(went.value, "ValueError", "MemoryError") == "ValueError"
+    assert refusal(went.value, "KeyError", "MemoryError") == "MemoryError"
+    assert refusal(Went("not plain", which="x", came="y"), "ValueError") == ""
+
+
+OF_ONES_OWN = """
+import builtins
+class {error}({base}): "an error of one's own"
+"""
+RAISED_AS_ONES_OWN = """
+pools_write = write
+def write(*given):
+    try:
+        return pools_write(*given)
+    except builtins.MemoryError as error:
+        raise MemoryError(*error.args) from error
+"""
+
+
+@pytest.mark.parametrize("name", ["ex05.rows", "ex06.blocks", "ex06.slots", "ex06.write"])
+def test_an_error_of_ones_own_is_a_refusal_if_it_is_made_from_the_one_that_is_asked_for(name: str) -> None:
+    check, source = check_named(name), dedent(next(iter(variants(name).RIGHT.values())))
+    source += RAISED_AS_ONES_OWN * (name == "ex06.write")
+    for made_from, passes in (("builtins.{}", True), ("Exception", False)):
+        own = [OF_ONES_OWN.format(error=e, base=made_from.format(e)) for e in ("MemoryError", "ValueError")]
+        assert answer(check, function("".join(own) + source, check.FUNCTION), 3).passed is passes
 
 
 def array(dtype: object = "int32", shape: object = (1,), numbers: object = "AQAAAA==") -> bytes:

@@ -7,22 +7,25 @@ this module, `plain` and the `run` of a check are all that goes into a sandbox.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import linecache
 import sysconfig
 import types
 from collections.abc import Callable
+from operator import length_hint
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from course_lib.checks.plain import NotPlain, Plain, plain, what
+from course_lib.checks.plain import NotPlain, Plain, among, bases, plain, things, what
 
 OURS = str(Path(__file__).resolve().parents[1])
 INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 LONGEST = 400  # characters kept of a message or a line
+ERRORS = tuple(each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException))
 
 
 class Went(Exception):
@@ -61,11 +64,12 @@ def pair(value: object, names: tuple[str, str]) -> tuple[object, object]:
     """The two things that a function returned together; raises Went if it returned anything else."""
     if value is None:
         raise Went("none")
-    if type(value) is not tuple and type(value) is not list:
+    inside = things(value)
+    if inside is None:
         raise Went("no pair", names=" and ".join(names), came=described(value))
-    if len(value) != 2:
-        raise Went("no pair", names=" and ".join(names), came=f"{len(value)} things")
-    return value[0], value[1]
+    if (count := length_hint(inside)) != 2:
+        raise Went("no pair", names=" and ".join(names), came=f"{count} thing{'s' * (count != 1)}")
+    return next(inside), next(inside)
 
 
 def described(value: object) -> str:
@@ -77,13 +81,21 @@ def described(value: object) -> str:
 
 
 def raised(error: BaseException) -> dict[str, Plain]:
-    """Type, message and place of what a learner's code raised: their line, not ours and not a library's."""
+    """Type, message and place of what a learner's code raised: their line, not ours and not a library's. `kinds` are
+    the errors of Python that it is or is made from."""
     try:
         message = str(error)
     except BaseException:
         message = "(its message cannot be shown)"
     name = type.__dict__["__name__"].__get__(type(error))
-    return {"type": name[:LONGEST], "message": message[:LONGEST], **place(error.__traceback__)}
+    kinds: list[Plain] = [base.__name__ for base in bases(type(error)) if among(base, ERRORS)]
+    return {"type": name[:LONGEST], "message": message[:LONGEST], "kinds": kinds, **place(error.__traceback__)}
+
+
+def refusal(reason: Went, *errors: str) -> str:
+    """The first of some errors of Python that the learner's code raised, or raised a kind of; empty if it is none."""
+    kinds = reason.data.get("kinds")
+    return next((error for error in errors if isinstance(kinds, list) and error in kinds), "")
 
 
 def place(trace: TracebackType | None) -> dict[str, Plain]:

@@ -43,7 +43,7 @@ CASES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "a few new tokens after earlier ones": ((3, 7, 4),),
     "other sizes": ((1, 1, 3), (4, 5, 8), (20, 33, 16), (9, 9, 2)),
     LARGE: ((4, 6, 16),),
-    SMALL: ((4, 6, 16),),
+    SMALL: ((4, 6, 16), (4, 6, 16)),  # the second in float64, which has room for scores far below -1e9
     HIDDEN: ((4, 6, 16),),
     INPUTS: ((3, 5, 4),),
     PRECISION: ((4, 6, 8),),
@@ -57,17 +57,20 @@ def draw(seed: int) -> dict[str, Any]:
     for name, shapes in CASES.items():
         dtype = np.float64 if name == PRECISION else np.float32
         cases[name] = []
-        for n, S, D in shapes:
+        for number, (n, S, D) in enumerate(shapes):
             q, k, v = (1.5 * rng.standard_normal(shape) for shape in ((n, D), (S, D), (S, D)))
             if name in (LARGE, SMALL, HIDDEN):
-                (q, k), v = extreme(rng, name, n, S, D), v / 3
+                (q, k), v = extreme(rng, name, n, S, D, 16 if not number else 40_000), v / 3
+            if number and name == SMALL:  # spaces between float64s are larger out there: weights have fewer digits
+                dtype, v = np.float64, v / 1000
             cases[name].append({key: array.astype(dtype) for key, array in zip(GIVEN, (q, k, v), strict=True)})
     return {"cases": cases}
 
 
-def extreme(rng: np.random.Generator, name: str, n: int, S: int, D: int) -> tuple[Array, Array]:
+def extreme(rng: np.random.Generator, name: str, n: int, S: int, D: int, size: int) -> tuple[Array, Array]:
     """Queries and keys of whole numbers, with scores so large or so far below zero that exp of them is infinite or 0
-    even in float64. The scores of one query are near each other, so several of its weights count.
+    even in float64. The scores of one query are near each other, so several of its weights count. `size` is that of the
+    numbers: -1000 and -6e9 are what scores are below, for 16 and 40 000.
 
     SMALL: every other query is an ordinary one. HIDDEN: what a query may see is ordinary, but the last key, which only
     the last token may see, has a large score.
@@ -77,7 +80,7 @@ def extreme(rng: np.random.Generator, name: str, n: int, S: int, D: int) -> tupl
         q[:, 0], k[:, 0] = 40, 0
         q[-1, 0], k[-1, 0] = 0, 90
         return q, k
-    base = rng.integers(15, 17, D) * rng.choice((-1, 1), D)
+    base = rng.integers(size - 1, size + 1, D) * rng.choice((-1, 1), D)
     k[:], k[:, -1] = base, rng.permutation(S)  # so scores of neighbours differ by a quarter to three quarters
     extremes = slice(None) if name == LARGE else slice(None, None, 2)
     q[extremes] = base if name == LARGE else -base
@@ -108,7 +111,7 @@ class AttentionCase(Case):
         if said:
             return Wrong(said, f"shape {list(expected.shape)}", what_came)
         assert isinstance(came, np.ndarray)
-        if self.name == PRECISION and came.dtype != q.dtype:
+        if dtype == "float64" and came.dtype != q.dtype:
             return Wrong(f"{dtype} went in, another dtype came out.", dtype, str(came.dtype))
         if near(expected, came, tolerance):
             return None
@@ -171,6 +174,12 @@ def beliefs(q: Array, k: Array, v: Array) -> Iterator[tuple[str, Callable[[], Ar
     zero = "What is hidden got a score that still counts, such as 0: exp(0) is 1. It should get -inf."
     scores = np.where(seen, q @ k.swapaxes(1, 2) / sqrt(D), 0)
     yield zero, lambda: mixed(scores * sqrt(S), np.eye(S)[None], v, everything, one)[0]
+    fill = "What is hidden got a large negative number, and there are scores below it. Only -inf is below all of them."
+    filled = np.where(seen, q @ k.swapaxes(1, 2) / sqrt(D), -1e4)
+    yield fill, lambda: mixed(filled * sqrt(S), np.eye(S)[None], v, everything, one)[0]
+    short = "The scores were rounded to float32. Scores as large as these are told apart by what that leaves out."
+    single = (q @ k.swapaxes(1, 2) / sqrt(D)).astype(np.float32)
+    yield short, lambda: mixed(single * sqrt(S), np.eye(S)[None], v, seen, one)[0]
     old = "Only new tokens were looked at. The earlier ones may be seen as well."
     yield old, lambda: mixed(q, k, v, seen & (np.arange(S) >= T), one)[0]
     turned = "The mask is turned round: tokens see later ones, and no earlier ones."

@@ -27,7 +27,7 @@ CASES: dict[str, tuple[tuple[int, int, int, int], ...]] = {
     "one KV head for all query heads": ((4, 1, 6, 4),),
     "other sizes": ((4, 2, 40, 16), (9, 3, 7, 6), (1, 1, 9, 2)),
     "from the first token on": ((4, 2, 1, 8), (4, 2, 2, 8), (4, 2, 3, 8)),
-    LARGE: ((4, 2, 6, 16),),
+    LARGE: ((4, 2, 6, 16), (4, 2, 6, 16)),
     INPUTS: ((4, 2, 5, 4),),
     PRECISION: ((4, 2, 5, 8),),
 }
@@ -41,10 +41,11 @@ def draw(seed: int) -> dict[str, Any]:
     for name, shapes in CASES.items():
         dtype = np.float64 if name == PRECISION else np.float32
         cases[name] = []
-        for H_q, H, S, D in shapes:
+        for number, (H_q, H, S, D) in enumerate(shapes):
             q, keys, values = (1.5 * rng.standard_normal(shape) for shape in ((H_q, D), (H, S, D), (H, S, D)))
             if name == LARGE:
-                q, keys = large(rng, H_q, H, S, D)
+                q, keys = apart(rng, H_q, H, S, D) if number else large(rng, H_q, H, S, D)
+                values = values / 10 if number else values  # such scores leave the weights of float32 fewer digits
             given = (q, keys, values)
             cases[name].append({key: array.astype(dtype) for key, array in zip(GIVEN, given, strict=True)})
     return {"cases": cases}
@@ -59,6 +60,16 @@ def large(rng: np.random.Generator, H_q: int, H: int, S: int, D: int) -> tuple[A
     keys[:, 3] = keys[:, 1]
     keys[:, 3, 0] *= 4 / 5  # 1.25 less
     return keys[np.arange(H_q) // (H_q // H), 1], keys
+
+
+def apart(rng: np.random.Generator, H_q: int, H: int, S: int, D: int) -> tuple[Array, Array]:
+    """Queries and keys whose scores reach 1200 in every other head and 240 in the rest: exp of the former is infinite
+    in float64 as well, and exp of what the latter are below it is 0. Whole numbers again."""
+    q, keys = large(rng, H_q, H, S, D)
+    keys *= 12
+    keys[:, 3, 0] = keys[:, 1, 0] * 59 / 60
+    q[1::2] /= 5
+    return q, keys
 
 
 def judge(inputs: dict[str, Any], outputs: Plain) -> Verdict:
@@ -92,7 +103,10 @@ class AttendCase(Case):
         if np.isnan(came).any():
             said = "There is a NaN (no number) in the output."
             if self.name == LARGE:
-                said += " exp of a large score is infinite: subtract the largest score of a head first, or use softmax."
+                said += (
+                    " exp of a large score is infinite, and 0 of one far below the largest: subtract the largest score "
+                    "of each head from its own, or use softmax."
+                )
         else:
             said = nearest(came[:, None], expected[:, None], beliefs(query, keys, values, seen), 10 * tolerance)
         head = int((~(abs(expected - came) <= tolerance)).any(axis=1).argmax())  # NaN is apart from everything

@@ -95,6 +95,9 @@ def beliefs(q: Array, k: Array, v: Array, seen: Array) -> Iterator[tuple[str, Ca
         yield later, lambda: mixed(q, k, v, np.tri(n, S, earlier + 1, dtype=bool), shared)
         zeroed = "Weights were set to 0 after the softmax, so they no longer add up to 1. Mask the scores before it."
         yield zeroed, lambda: mixed(q, k, v, ~nothing, shared, after=seen)
+        fill = "What is hidden got a negative number, and there are scores below it. Only -inf is below all of them."
+        kept = q @ k[shared].swapaxes(1, 2) / sqrt(q.shape[2])
+        yield fill, lambda: mixed(q, k, v, ~nothing, shared, bonus=np.where(seen, 0, -500 - kept))
         turned = "The mask is upside down: tokens look at later ones, and not at earlier ones."
         yield turned, lambda: mixed(q, k, v, ~np.tri(n, S, earlier - 1, dtype=bool), shared)
         added = "The mask was added as zeros and ones, which hides nothing. What is hidden gets a score of -inf."

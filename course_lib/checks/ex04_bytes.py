@@ -1,13 +1,15 @@
 """The check of ex04.bytes: the learner's `cache_bytes(...)` computes the size of a cache from the shape of a model.
 
 The one idea: with one sequence, as many KV heads as query heads and 2 bytes for a number, several wrong formulas are
-right; each case parts them from the right one. The reference goes from layer to layer and adds up rows, in fractions.
+right; each case parts them from the right one. With scales a row takes half a byte more or less, and only all rows
+together a whole number. The reference goes from layer to layer and adds up rows, in fractions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,7 @@ def draw(seed: int) -> dict[str, Any]:
                 one_of(7, 11, 13) if name != LARGE else one_of(60, 80),
                 kv_heads * group,
                 kv_heads,
-                one_of(16, 48, 80) if name != LARGE else 128,
+                128 if name == LARGE else one_of(24, 40, 72) if name == SCALES else one_of(16, 48, 80),
                 0 if name == EMPTY else tokens,
                 sequences,
                 width,
@@ -134,6 +136,9 @@ def beliefs(call: dict[str, Any], right: Fraction) -> Iterator[tuple[str, Fracti
             "bytes_per_element was rounded. With scales, a number takes a broken number of bytes.",
             right / width * whole,
         )
+    row = call["head_dim"] * width
+    for whole in {floor(row), ceil(row)} - {row}:
+        yield "A row was rounded. It may take a broken number of bytes; round nothing on the way.", right / row * whole
     for each in (2, 4):
         yield f"A number does not always take {each} bytes: bytes_per_element says how many.", right / width * each
     yield "These are numbers, not bytes: each takes bytes_per_element.", right / width

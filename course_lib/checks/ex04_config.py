@@ -29,7 +29,7 @@ NULLS, ONE_KIND, OFF = "fields that are null", "a window in every layer", "a win
 BOTH, NO_LAYER, REAL = "layers of both kinds", "a window, and no layer that slides", "models that there are"
 INPUTS = "the config stays as it was"
 CASES = (OWN_HEADS, SHARED, HEAD_DIM, NULLS, ONE_KIND, OFF, BOTH, NO_LAYER, REAL, INPUTS)
-CALLS = {ONE_KIND: 2}
+CALLS = {ONE_KIND: 2, NULLS: 2}
 # Fields of published config.json files; what their caches take was measured with real tensors (notebook 04).
 MODELS: tuple[Config, ...] = (
     {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8},
@@ -79,6 +79,7 @@ def made_up(rng: np.random.Generator, name: str, call: int) -> Config:
         config["head_dim"] = D * int(rng.choice((2, 4)))
     elif name == NULLS:
         config |= {"num_key_value_heads": None, "head_dim": None, "sliding_window": None, "layer_types": None}
+        config |= {"sliding_window": window, "use_sliding_window": None} if call else {}  # null switches nothing off
     elif name == ONE_KIND:
         config |= {"sliding_window": window} | ({"use_sliding_window": True} if call else {})
     elif name == OFF:
@@ -216,6 +217,9 @@ def about_window(config: Config, came: float | None, every: list[Plain]) -> Iter
             "The layers are in the wrong order: layer_types names them from the first on.",
             sorted(map(str, windows)) == sorted("None" if kind == FULL else str(window) for kind in kinds),
         )
+    silent = "A use_sliding_window that is null says nothing: the window that stands there is in every layer."
+    unsaid = "use_sliding_window" in config and config["use_sliding_window"] is None
+    yield silent, came is None and bool(window) and unsaid and not kinds
     yield "There is a window here, in every layer.", came is None and bool(window)
     zero = "A layer without a window keeps every token: its window is None."
     yield zero, came == 0 or (not window and came == config.get("max_position_embeddings"))

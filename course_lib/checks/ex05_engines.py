@@ -1,7 +1,8 @@
 """What the bug hunts of ex05 share: texts, the tokens that should come, and the way to a sentence about wrong ones.
 
 The one idea: an engine for many sequences gives each what it would get alone. So the reference reads each text by
-itself, one token after the other, in plain whole numbers; rows, padding and slots do not occur in it.
+itself, one token after the other, in plain whole numbers; rows, padding and slots do not occur in it. How an engine is
+mended is up to the learner, so one that does the same is right as well, and earns its points.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from course_lib.checks.runs.ex05_hunt_decode import run
 __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
 
 FUNCTION, CALL = "continue_together", "continue_together(model, prompts, new_tokens)"
-NOT_CHECKED = "rows that end earlier than others, speed, other models"
+NOT_CHECKED = "whether rows go through the model together, rows that end earlier than others, speed, other models"
 EQUAL, BEHIND, BEFORE = "rows of one length", "a short row after a long one", "a short row before a long one"
 ONE, TWO, MANY = "a prompt of one token among others", "two new tokens", "many rows, many new tokens"
 CASES = (EQUAL, BEHIND, BEFORE, ONE, TWO, MANY)

@@ -32,7 +32,7 @@ from course_lib.checks.runs.ex05_hunt_prompts import run
 __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
 
 FUNCTION, CALL = "read_prompts", "read_prompts(model, prompts)"
-NOT_CHECKED = "empty prompts, speed, other models"
+NOT_CHECKED = "whether prompts go through the model together, empty prompts, speed, other models"
 EQUAL, BEHIND, BEFORE = "prompts of one length", "a short prompt after a long one", "a short prompt before a long one"
 ONE, MANY, HOLDS = "a prompt of one token among others", "many prompts", "prompts that hold the padding token"
 CASES = (EQUAL, BEHIND, BEFORE, ONE, MANY, HOLDS)

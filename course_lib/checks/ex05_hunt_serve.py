@@ -30,7 +30,7 @@ from course_lib.checks.runs.ex05_hunt_serve import run
 __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
 
 FUNCTION, CALL = "serve", "serve(model, requests, rows)"
-NOT_CHECKED = "requests without a prompt or a new token, speed, other models"
+NOT_CHECKED = "whether rows are used side by side, requests without a prompt or a new token, speed, other models"
 ALONE, LONGER, SHORTER = "a row for each request", "one row, texts that get longer", "one row, texts that get shorter"
 ANSWER, ONE, SEVERAL = "a long answer, then a short text", "answers of one token", "several rows, many requests"
 CASES = (ALONE, LONGER, SHORTER, ANSWER, ONE, SEVERAL)

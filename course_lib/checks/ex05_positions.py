@@ -122,6 +122,20 @@ class Batch:
         yield "The mask hides everything.", self.mask(lambda b, t, s: False)
 
 
+def looked_at(data: Plain, real: Array) -> Array | None:
+    """The table [B, T, …] that came back with 0 where nobody looks, at places of padding; None if it is no table."""
+    if isinstance(data, list) and len(data) == len(real):
+        data = [
+            [entry if seen or isinstance(entry, list | np.ndarray) else 0 for entry, seen in zip(row, places)]
+            if isinstance(row, list) and len(row) == len(places) else row
+            for row, places in zip(data, real)
+        ]  # fmt: skip
+    table = as_array(data)
+    if table is not None and table.shape[:2] == real.shape:
+        table[~real] = 0
+    return table
+
+
 class RowsCase(Case):
     CALL = CALL
 
@@ -140,15 +154,15 @@ class RowsCase(Case):
 
 
 def positions_wrong(batch: Batch, data: Plain) -> Wrong | None:
-    came, shape = as_array(data), (batch.B, batch.T)
+    came, shape = looked_at(data, batch.real), (batch.B, batch.T)
     if came is None or came.shape != shape:
         said = (
             "positions should be a table: a row for each row of the batch, a column for each of its new tokens, padded."
         )
         return Wrong(said, f"shape {list(shape)}", what_came(data) if came is None else f"shape {list(came.shape)}")
-    if came.dtype.kind not in "iu":
-        return Wrong("Positions are whole numbers.", "int64", str(came.dtype))
-    expected, came = batch.right_positions(), came.astype(np.int64) * batch.real
+    if not (came % 1 == 0).all():  # whole ones may be floats: a NaN at padding makes floats of all
+        return Wrong("Positions are whole numbers.", "whole numbers", f"{came[came % 1 != 0][0]:.4g}")
+    expected, came = batch.right_positions(), came.astype(np.int64)
     if (came == expected).all():
         return None
     said = next((said for said, belief in batch.of_positions() if (belief == came).all()), "")
@@ -159,14 +173,14 @@ def positions_wrong(batch: Batch, data: Plain) -> Wrong | None:
 
 
 def mask_wrong(batch: Batch, data: Plain) -> Wrong | None:
-    came, shape = as_array(data), (batch.B, batch.T, batch.S)
+    came, shape = looked_at(data, batch.real), (batch.B, batch.T, batch.S)
     if came is None or came.shape != shape:
         said = "mask should have an entry for each row, each new token, and each slot up to the end of the longest row."
         return Wrong(said, f"shape {list(shape)}", what_came(data) if came is None else f"shape {list(came.shape)}")
     if came.dtype.kind != "b" and not np.isin(came, (0, 1)).all():
         said = "This is a mask to be added to scores. Asked is only where a token may look: True, or it may not: False."
         return Wrong(said, "True and False", str(came.dtype))
-    expected, came = batch.right_mask(), came.astype(np.int64) * batch.real[:, :, None]
+    expected, came = batch.right_mask(), came.astype(np.int64)
     if (came == expected).all():
         return None
     said = next((said for said, belief in batch.of_mask() if (belief == came).all()), "")

@@ -1,7 +1,8 @@
 """The check of ex05.rows: the learner's `Rows(keys, values)` keeps several rows in one memory, and forgets them again.
 
 The one idea: the memory is the grader's. It is looked at after each call, and in one case all of it that nobody may
-read is NaN, so whoever reads too much cannot be right by luck. The reference keeps each row in a list of its own.
+read is NaN, so whoever reads too much cannot be right by luck; in another a number in it is changed, so whoever reads
+elsewhere is seen. The reference keeps each row in a list of its own.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ STAYS, REUSE, SPOILED = (
     "a released row is used again",
     "freed memory holds NaN",
 )
-EMPTY, FULL = "a row that holds nothing", "more tokens than fit"
-W, A, R = "write", "attend", "release"
-# Each case: (rows, slots of a row), then what is done: (W, row, new tokens), (A,), (R, row).
+EMPTY, FULL, HERE = "a row that holds nothing", "more tokens than fit", "a number in the memory is changed"
+W, A, R, C = "write", "attend", "release", "change"
+# Each case: (rows, slots of a row), then what is done: (W, row, new tokens), (A,), (R, row), (C, row, slot).
 Day = tuple[tuple[Any, ...], ...]
 CASES: dict[str, tuple[tuple[int, int], Day]] = {
     TOKENS: ((1, 6), ((W, 0, 1), (A,), (W, 0, 1), (A,), (W, 0, 1), (A,))),
@@ -46,6 +47,7 @@ CASES: dict[str, tuple[tuple[int, int], Day]] = {
         (2, 6),
         ((W, 0, 4), (W, 1, 6), (W, 0, 3), (A,), (W, 0, 2), (W, 1, 1), (A,), (R, 1), (W, 1, 7), (W, 1, 6), (A,)),
     ),
+    HERE: ((2, 7), ((W, 0, 4), (W, 1, 2), (A,), (C, 0, 1), (C, 1, 0), (A,), (W, 0, 1), (C, 0, 4), (A,))),
 }
 
 
@@ -65,6 +67,8 @@ def draw(seed: int) -> dict[str, Any]:
                 call["row"] = what[0]
             if do == W:
                 call |= {"k": rng.standard_normal((what[1], D)), "v": 3 * rng.standard_normal((what[1], D))}
+            if do == C:
+                call |= {"slot": what[1], "k": rng.standard_normal(D), "v": 5 + rng.standard_normal(D)}
             calls.append({key: part.astype(np.float32) if key in "qkv" else part for key, part in call.items()})
         cases[name] = calls
     return {"cases": cases}
@@ -92,6 +96,7 @@ class RowsCase(Case):
         super().__init__(name, calls, answer)
         self.B, self.S, self.D = calls[0]["keys"].shape
         self.held: list[list[tuple[Array, Array]]] = [[] for _ in range(self.B)]  # by hand: (key, value) of each token
+        self.changed = False  # whether anything in the memory was changed from outside
         self.before: list[int] = [0] * self.B  # tokens of each row when it was released last
 
     def went_in(self, call: dict[str, Any]) -> str:
@@ -100,6 +105,7 @@ class RowsCase(Case):
             W: f"write({call.get('row')}, k, v) with {len(call.get('k', ()))} tokens",
             A: "attend(q)",
             R: f"release({call.get('row')})",
+            C: f"not a call: the memory of row {call.get('row')}, slot {call.get('slot')}, is changed",
         }[call["do"]]
         return f"{done}; tokens in the rows so far: {[len(row) for row in self.held]}"
 
@@ -122,7 +128,10 @@ class RowsCase(Case):
         elif call["do"] == R:
             self.before[call["row"]] = len(self.held[call["row"]])
             self.held[call["row"]] = []
-        if call["do"] != "make" and answer.get("refused") is not (not fits):
+        elif call["do"] == C:
+            self.changed = True
+            self.held[call["row"]][call["slot"]] = call["k"], call["v"]
+        if call["do"] not in ("make", C) and answer.get("refused") is not (not fits):
             if fits:
                 return Wrong("It raised ValueError, though there is nothing to refuse.", "no error", "ValueError")
             return Wrong("These tokens do not fit into the row: raise ValueError.", "ValueError", "no error")
@@ -199,6 +208,10 @@ class RowsCase(Case):
         for said, belief in self.beliefs(q, keys, values, b, n):
             if (abs(came - belief) <= NEAR).all():
                 return said
+        if self.changed:
+            return (
+                "A token was changed in the memory since. Tokens are kept there and nowhere else: read them from there."
+            )
         return "The output is not the mean of the row's values, weighted by softmax(q · k / √D)."
 
     def beliefs(self, q: Array, keys: Array, values: Array, b: int, n: int) -> Iterator[tuple[str, Array]]:

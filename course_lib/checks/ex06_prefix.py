@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.compare import Case, Wrong, as_number, verdict, what_came
+from course_lib.checks.compare import Case, Wrong, verdict, what_came
 from course_lib.checks.contract import Line, Verdict
 from course_lib.checks.ex06_tables import Past, listed, several, so_far, whole_numbers
 from course_lib.checks.plain import Plain
@@ -22,7 +22,7 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 
 FUNCTION, CALL = "Prefixes", "Prefixes(block_size, digest)"
 TOLERANCE = "none. Where a beginning lies in two blocks, either will do."
-NOT_CHECKED = "what happens when a block gets other content, memory, seconds"
+NOT_CHECKED = "what happens when a block gets other content, whether a digest that was made is of use, memory, seconds"
 SAME, ENDS = "texts with the same beginning", "full blocks only, and at least one token left to compute"
 MIDDLE, SALT = "the same tokens after another beginning", "another salt"
 TOKENS, BEFORE = "one digest, other tokens", "one digest, the same tokens after another beginning"
@@ -263,8 +263,10 @@ class FindCase(Case):
 
     def digested_wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         """What is wrong with how the digest was used, in the case that is about it."""
-        given, most = as_number(answer.get("digested")), len(call["tokens"])
-        if self.name != CHAIN or (given is not None and self.size <= given <= most):
+        given, most = whole_numbers(answer.get("digested")), len(self.ends(call["tokens"]))
+        least = most if call["do"] == "publish" else len(whole_numbers(answer.get("found")) or ())  # a find ends early
+        pieces = set(given or ())
+        if self.name != CHAIN or (given is not None and least <= len(given) <= most and pieces == {self.size}):
             return None
         if not given:
             said = (
@@ -273,7 +275,8 @@ class FindCase(Case):
             )
         else:
             said = "Hand the digest the tokens of one block, once for each: what is before is in the digest before it."
-        return Wrong(said, f"at most {several(most, 'token')} digested", f"{given if given is not None else 'none'}")
+        once = f"{several(most, 'call')} of digest{' at most' * (least < most)}, {several(self.size, 'token')} each"
+        return Wrong(said, once, f"tokens of each call: {listed(list(given))}" if given else "no call")
 
     def found_wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         tokens, salt, came = call["tokens"], call["salt"], whole_numbers(answer.get("found"))

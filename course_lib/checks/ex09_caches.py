@@ -48,7 +48,8 @@ MANNERS = {  # what a learner reads about a right cache whose test is too strict
 
 @dataclass(frozen=True)
 class Fault:
-    """A mistake: the rules that differ. In them, {layer}, {row} and {other} (1 or 2), {many} and {bits} are drawn."""
+    """A mistake: the rules that differ. In them, {layer}, {row} and {other} (1 or 2), {many}, {bits} and {fine} are
+    drawn: few binary digits, and nearly as many as were promised, so that an error of 1e-5 is left."""
 
     rules: dict[str, str]
     small: bool = False  # whether it shows only where memory is as small as promised
@@ -120,8 +121,8 @@ def numbers_of(family: Family, broken: Fault | None, rng: np.random.Generator, m
 def some_numbers(rng: np.random.Generator) -> dict[str, int]:
     """What is drawn for a mistake."""
     row, other = rng.permutation([1, 2])
-    layer, many, bits = (rng.integers(*ends) for ends in ((1, 3), (10, 25), (10, 13)))
-    named = {"layer": layer, "row": row, "other": other, "many": many, "bits": bits}
+    layer, many, bits, fine = (rng.integers(*ends) for ends in ((1, 3), (10, 25), (10, 13), (14, 17)))
+    named = {"layer": layer, "row": row, "other": other, "many": many, "bits": bits, "fine": fine}
     return {name: int(number) for name, number in named.items()}
 
 

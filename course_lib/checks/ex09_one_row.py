@@ -21,7 +21,7 @@ from course_lib.checks.runs.ex09_one_row import make, run
 __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
 
 FUNCTION, CALL = "test_one_row", "test_one_row(make_cache)"
-NOT_CHECKED = "mistakes of other kinds, speed, what a test says, whether it only uses what was promised"
+NOT_CHECKED = "mistakes of other kinds, speed, what a test says, whether it reads how a cache is made"
 
 SHARED, LAST, RESTART = "layers that share a memory", "the newest token overwritten", "positions from 0 again"
 ONE_LAYER, CHUNK, POSITIONS = "unseen: in one layer", "unseen: in a later chunk", "unseen: positions"
@@ -84,7 +84,7 @@ FAMILY = Family(
         Kind(
             DIGITS,
             "keeps fewer digits than was promised",
-            (fault(bits="{bits}"), fault(bits="where(part == 1, {bits}, 53)")),
+            (fault(bits="{bits}"), fault(bits="where(part == 1, {bits}, 53)"), fault(bits="{fine}")),
         ),
         Kind(
             EARLIER,

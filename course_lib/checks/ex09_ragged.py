@@ -21,7 +21,7 @@ from course_lib.checks.runs.ex09_ragged import make, run
 __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
 
 FUNCTION, CALL = "test_ragged", "test_ragged(make_cache)"
-NOT_CHECKED = "mistakes of other kinds, speed, what a test says, whether it only uses what was promised"
+NOT_CHECKED = "mistakes of other kinds, speed, what a test says, whether it reads how a cache is made"
 
 PADDING, LONGEST = "padding kept as tokens", "positions of the longest row"
 MASK, LATER, POSITIONS = "unseen: the mask", "unseen: in a later step", "unseen: positions"

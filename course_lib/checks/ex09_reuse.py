@@ -22,7 +22,7 @@ from course_lib.checks.runs.ex09_reuse import make, run
 __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run"]
 
 FUNCTION, CALL = "test_reuse", "test_reuse(make_cache)"
-NOT_CHECKED = "mistakes of other kinds, speed, what a test says, whether it only uses what was promised"
+NOT_CHECKED = "mistakes of other kinds, speed, what a test says, whether it reads how a cache is made"
 
 ONE_MORE, EVERY = "a token too many after truncate", "release empties every row"
 OLD, POSITIONS, FEWER = "unseen: old tokens", "unseen: positions", "unseen: how many truncate keeps"

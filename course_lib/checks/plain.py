@@ -2,8 +2,9 @@
 
 The one idea: nothing of the learner's crosses. `plain` goes over what their code returned and copies it into numbers,
 strings, lists, dictionaries and arrays of exactly those types, or says in a sentence why it cannot; an object that
-answers every comparison with True never reaches a comparison. `pack` and `unpack` carry plain data through bytes, and
-`unpack` trusts none of them. It is no sandbox: `plain` itself runs beside the learner's code.
+answers every comparison with True never reaches a comparison. A kind of list or dictionary is read with the methods of
+list and dict themselves, so whatever its class does instead is never called. `pack` and `unpack` carry plain data
+through bytes, and `unpack` trusts none of them. It is no sandbox: `plain` itself runs beside the learner's code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from __future__ import annotations
 import base64
 import json
 import types
+from collections import deque
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +30,7 @@ DTYPES = {
     )
 }  # fmt: skip
 SCALARS = {dtype.type for dtype in DTYPES.values()}
+ROWS = (list, tuple, deque)  # things in a row
 MOST_BYTES = 1 << 26  # of all arrays of an answer together: 64 MiB
 MOST_THINGS, MOST_CHARACTERS, DEEPEST = 100_000, 100_000, 20
 
@@ -34,12 +40,30 @@ class NotPlain(Exception):
 
 
 def plain(value: object) -> Plain:
-    """A copy of `value` in plain data. Torch tensors become arrays, tuples become lists.
+    """A copy of `value` in plain data. Torch tensors become arrays; tuples, deques, and kinds of them and of lists
+    become lists, kinds of dictionaries become dictionaries, and fractions and decimals become numbers.
 
-    Raises NotPlain for everything else: objects, subclasses, generators, arrays of objects, numbers that NumPy does
-    not know, and more than MOST_BYTES bytes.
+    Raises NotPlain for everything else: objects, kinds of numbers, texts or arrays, generators, arrays of objects,
+    numbers that NumPy does not know, and more than MOST_BYTES bytes.
     """
     return Copier().copy(value)
+
+
+def bases(kind: type) -> tuple[type, ...]:
+    """A type and all that it is made from, as Python itself knows them: a metaclass can say otherwise."""
+    found: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
+    return found
+
+
+def among(kind: type, kinds: Iterable[type]) -> bool:
+    """Whether a type is one of `kinds`. `in` would ask its metaclass."""
+    return any(kind is each for each in kinds)
+
+
+def things(value: Any) -> Iterator[Any] | None:
+    """What lies in a list, a tuple, a deque or a kind of them; None for anything else."""
+    row = next((base for base in bases(type(value)) if among(base, ROWS)), None)
+    return None if row is None else row.__iter__(value)  # type: ignore[attr-defined]
 
 
 class Copier:
@@ -57,14 +81,16 @@ class Copier:
             raise NotPlain("a whole number of more than 63 bits")
         if kind is str and len(value) > MOST_CHARACTERS:
             raise NotPlain(f"a string of {len(value):,} characters")
-        if value is None or kind in (bool, int, float, str):
+        if value is None or among(kind, (bool, int, float, str)):
             return value
-        if kind in SCALARS:
+        if among(kind, SCALARS):
             return self.copy(value.item(), depth)
-        if kind is list or kind is tuple:
-            return [self.copy(item, depth + 1) for item in value]
-        if kind is dict:
-            return {self.key(key): self.copy(item, depth + 1) for key, item in list(value.items())}
+        if kind is Fraction or kind is Decimal:
+            return self.copy(number(value), depth)
+        if (inside := things(value)) is not None:
+            return [self.copy(item, depth + 1) for item in inside]
+        if among(dict, bases(kind)):
+            return {self.key(key): self.copy(item, depth + 1) for key, item in list(dict.items(value))}
         if kind is np.ndarray:
             return self.array(value)
         if kind.__module__.partition(".")[0] == "torch":
@@ -108,6 +134,21 @@ class Copier:
             raise NotPlain(f"an array of shape {list(shape)}, which is far more than what was asked for")
 
 
+def number(value: Any) -> int | float:
+    """A fraction or a decimal as a whole number if it is one, otherwise as the float that is nearest to it."""
+    try:
+        if type(value) is Decimal:
+            near = float(value)  # of a size that is known before anything is written out in full
+            return int(value) if abs(near) < 2**63 and value == value.to_integral_value() else near
+        parts = value.numerator, value.denominator
+        above, below = (part.item() if among(type(part), SCALARS) else part for part in parts)
+        if type(above) is int and type(below) is int:  # those of an honest fraction are
+            return above / below if above % below else above // below
+    except (ValueError, ArithmeticError):  # no number at all, or none that a float can hold
+        pass
+    raise NotPlain(f"{what(value)} that is no number of an ordinary size")
+
+
 def what(value: object) -> str:
     """What somebody handed over, named by its type: "a generator", "an object of class Cache"."""
     kind = type(value)
@@ -120,7 +161,7 @@ def what(value: object) -> str:
     if kind is types.FunctionType or kind is types.MethodType:
         return "a function"
     name = type.__dict__["__name__"].__get__(kind)  # a metaclass can lie about its classes' names
-    names = [type.__dict__["__name__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)[1:-1]]
+    names = [type.__dict__["__name__"].__get__(base) for base in bases(kind)[1:-1]]
     known = [base for base in names if base in ("ndarray", "Tensor", "float", "int", "str", "list", "dict", "tuple")]
     if kind.__module__ == "builtins":
         return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -150,6 +150,12 @@ WRONG = {
     "a small negative number for hidden keys": Wrong(
         changed(("-torch.inf", "-100.0")), frozenset({SMALL}), ("The output is not the mean", "new token 0")
     ),
+    "-1e4 for hidden keys": Wrong(
+        changed(("-torch.inf", "-1e4")), frozenset({SMALL}), ("Only -inf is below all of them", "call 2 of 2")
+    ),
+    "-1e9 for hidden keys": Wrong(
+        changed(("-torch.inf", "-1e9")), frozenset({SMALL}), ("Only -inf is below all of them", "call 2 of 2")
+    ),
     "a softmax that overflows": Wrong(
         changed((WEIGHTS, "weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)")),
         frozenset({LARGE, SMALL}),
@@ -233,13 +239,13 @@ WRONG = {
     ),
     "everything in float32": Wrong(
         changed(("n, S, D =", "q, k, v = q.float(), k.float(), v.float()\n        n, S, D =")),
-        frozenset({PRECISION}),
+        frozenset({SMALL, PRECISION}),
         ("another dtype",),
     ),
     "float32 inside": Wrong(
         changed((WEIGHTS, "weights = scores.float().softmax(dim=-1).to(q.dtype)")),
-        frozenset({PRECISION}),
-        ("rounded it to fewer digits",),
+        frozenset({SMALL, PRECISION}),
+        ("rounded to float32", "call 2 of 2"),
     ),
     "the query scaled where it lies": Wrong(
         changed((" / D**0.5", ""), (MASK, f"{MASK}\n        q /= D**0.5")), frozenset({INPUTS}), ("The call changed q",)

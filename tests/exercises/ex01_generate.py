@@ -27,6 +27,22 @@ PLAIN = """
 
 RIGHT = {
     "one list": PLAIN,
+    "a named tuple, tokens in a deque": """
+        from collections import deque
+        from typing import NamedTuple
+        class Generated(NamedTuple):
+            tokens: deque
+            read: int
+        def generate(model, prompt, max_new_tokens, stop_tokens, max_positions):
+            done = Generated(deque(maxlen=max_new_tokens), 0)
+            while len(done.tokens) < max_new_tokens and len(prompt) + len(done.tokens) <= max_positions:
+                text = [*prompt, *done.tokens]
+                done.tokens.append(int(model(text)[-1].argmax()))
+                done = done._replace(read=done.read + len(text))
+                if done.tokens[-1] in stop_tokens:
+                    break
+            return done
+        """,
     "new tokens in a list of their own": """
         def generate(model, prompt, max_new_tokens, stop_tokens, max_positions):
             new, lengths = [], []

@@ -104,6 +104,36 @@ RIGHT = {
                 "more": "than asked",
             }
         """,
+    "a dictionary with defaults, fractions as they are": """
+        from collections import defaultdict
+        from fractions import Fraction
+        def metrics(arrival_s, token_times_s, prompt_tokens):
+            arrival, *times = map(Fraction, (arrival_s, *token_times_s))
+            N, decode_s = len(times), times[-1] - times[0]
+            found = defaultdict(lambda: None, ttft_s=times[0] - arrival, end_to_end_s=times[-1] - arrival)
+            found["itl_s"] = [later - earlier for earlier, later in zip(times, times[1:])]
+            found["prefill_tokens_per_s"] = prompt_tokens / found["ttft_s"]
+            found["output_tokens_per_s"] = N / found["end_to_end_s"]
+            found["tpot_s"] = decode_s / (N - 1) if N > 1 else found["no gap"]
+            found["decode_tokens_per_s"] = (N - 1) / decode_s if decode_s else found["no time"]
+            return found
+        """,
+    "an ordered dictionary of decimals": """
+        from collections import OrderedDict
+        from decimal import Decimal
+        def metrics(arrival_s, token_times_s, prompt_tokens):
+            since = [Decimal(time_s) - Decimal(arrival_s) for time_s in token_times_s]
+            gaps = [since[i] - since[i - 1] for i in range(1, len(since))]
+            return OrderedDict([
+                ("output_tokens_per_s", len(since) / since[-1]),
+                ("decode_tokens_per_s", len(gaps) / sum(gaps) if any(gaps) else None),
+                ("prefill_tokens_per_s", prompt_tokens / since[0]),
+                ("end_to_end_s", since[-1]),
+                ("tpot_s", sum(gaps) / len(gaps) if gaps else None),
+                ("itl_s", gaps),
+                ("ttft_s", since[0]),
+            ])
+        """,
 }
 
 

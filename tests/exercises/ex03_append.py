@@ -18,6 +18,15 @@ RIGHT = {
             cache[layer] = (k, v)
             return k, v
         """,
+    "a named tuple for each layer": """
+        import torch
+        from collections import namedtuple
+        Layer = namedtuple("Layer", "keys values")
+        def append(cache, layer, k, v):
+            old = cache.get(layer, Layer(k[:, :0], v[:, :0]))
+            cache[layer] = Layer(torch.cat([old.keys, k], dim=1), torch.cat([old.values, v], dim=1))
+            return cache[layer]
+        """,
     "lists of parts": """
         import torch
         def append(cache, layer, k, v):
@@ -134,6 +143,18 @@ def rounded(when: str) -> str:
 
 
 WRONG = {
+    "kept elsewhere, under the number of the dictionary": Wrong(
+        """
+        import torch
+        STORE = {}
+        def append(cache, layer, k, v):
+            _, parts = STORE.setdefault((id(cache), layer), (cache, []))
+            parts.append((k.clone(), v.clone()))
+            return tuple(torch.cat(each, dim=1) for each in zip(*parts))
+        """,
+        ALL,
+        ("the earlier ones are missing",),
+    ),
     "keys and values swapped": Wrong(
         changed(("return k, v", "return v, k")), ALL, ("mixed up", "the value of token 0")
     ),

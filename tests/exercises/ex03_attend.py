@@ -146,6 +146,44 @@ WRONG = {
         frozenset({LARGE}),
         ("NaN", "subtract the largest score"),
     ),
+    "the largest score of all heads": Wrong(
+        changed((WEIGHED, "exps = (scores - scores.max()).exp()\n        weights = exps / exps.sum(-1, keepdim=True)")),
+        frozenset({LARGE}),
+        ("NaN", "of each head from its own", "call 2 of 2"),
+    ),
+    "the largest score of all heads, in float64": Wrong(
+        changed(
+            (
+                WEIGHED,
+                "exps = (scores.double() - scores.max()).exp()\n"
+                "        weights = (exps / exps.sum(-1, keepdim=True)).to(q.dtype)",
+            )
+        ),
+        frozenset({LARGE}),
+        ("NaN", "of each head from its own", "call 2 of 2"),
+    ),
+    "the largest score of the heads that share a KV head": Wrong(
+        changed(
+            (
+                WEIGHED,
+                "largest = scores.view(-1, group * scores.shape[-1]).amax(-1).repeat_interleave(group)\n"
+                "        exps = (scores.double() - largest[:, None, None]).exp()\n"
+                "        weights = (exps / exps.sum(-1, keepdim=True)).to(q.dtype)",
+            )
+        ),
+        frozenset({LARGE}),
+        ("NaN", "call 2 of 2"),
+    ),
+    "nothing subtracted, in float64": Wrong(
+        changed(
+            (
+                WEIGHED,
+                "exps = scores.double().exp()\n        weights = (exps / exps.sum(-1, keepdim=True)).to(q.dtype)",
+            )
+        ),
+        frozenset({LARGE}),
+        ("NaN", "call 2 of 2"),
+    ),
     "scores kept below 50": Wrong(
         changed((WEIGHED, "weights = scores.clamp(max=50).softmax(dim=-1)")),
         frozenset({LARGE}),

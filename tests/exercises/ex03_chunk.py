@@ -106,6 +106,22 @@ KEPT = "cache[layer] = k, v"
 NO_MASK = "mask = torch.ones(n, S, dtype=torch.bool)"
 
 WRONG = {
+    "-100 for hidden keys": Wrong(
+        changed(("-torch.inf", "-100.0")), frozenset({CHUNKS}), ("Only -inf is below all of them", "call 4 of 6")
+    ),
+    "-1000 for hidden keys": Wrong(
+        changed(("-torch.inf", "-1e3")), frozenset({CHUNKS}), ("Only -inf is below all of them", "call 4 of 6")
+    ),
+    "layers from the third on share a memory": Wrong(
+        changed(
+            (
+                "T = cache[layer][0].shape[1] if layer in cache else 0",
+                "layer = min(layer, 2)\n        T = cache[layer][0].shape[1] if layer in cache else 0",
+            ),
+        ),
+        frozenset({LAYERS}),
+        ("another layer", "call 4 of 24"),
+    ),
     "a mask only while the cache is empty": Wrong(
         changed((MASK, f"{MASK}\n        if T: {NO_MASK}")),
         SECOND_CHUNKS,
@@ -185,7 +201,7 @@ WRONG = {
     "layers mixed": Wrong(
         changed(("T = cache", "layer = 0\n        T = cache")),
         frozenset({LAYERS, CACHES}),
-        ("another layer", "call 2 of 9", "layer 1"),
+        ("another layer", "call 2 of 24", "layer 1"),
     ),
     "one store for all caches": Wrong(
         """

@@ -65,6 +65,16 @@ WRONG = {
     "bytes rounded": Wrong(
         changed(("* bytes_per_element", "* round(bytes_per_element)")), frozenset({SCALES}), ("was rounded",)
     ),
+    "a row cut to whole bytes": Wrong(
+        changed(("row = head_dim * bytes_per_element", "row = int(head_dim * bytes_per_element)")),
+        frozenset({SCALES}),
+        ("A row was rounded",),
+    ),
+    "a row in whole bytes, rounded up": Wrong(
+        changed(("row = head_dim * bytes_per_element", "row = -int(-head_dim * bytes_per_element // 1)")),
+        frozenset({SCALES}),
+        ("A row was rounded",),
+    ),
     "the new token as well": Wrong(changed(("* tokens *", "* (tokens + 1) *")), ALL, ("One token too many",)),
     "an empty cache takes a token": Wrong(
         changed(("* tokens *", "* (tokens or 1) *")), frozenset({EMPTY}), ("nothing is kept",)

@@ -17,6 +17,17 @@ PLAIN = """
 
 RIGHT = {
     "whole numbers, divmod": PLAIN,
+    "a named tuple of decimals": """
+        from decimal import Decimal
+        from typing import NamedTuple
+        class Room(NamedTuple):
+            sequences: Decimal
+            left: Decimal
+        def capacity(memory_gb, weights, reserve, token_bytes, tokens, block):
+            free = max(Decimal(memory_gb).scaleb(9) - weights - reserve, Decimal(0))
+            one = (Decimal(tokens) / block).to_integral_value("ROUND_CEILING") * block * token_bytes
+            return Room(free // one, free % one)
+        """,
     "ceil and floor": """
         from math import ceil, floor
         def capacity(memory_gb, weights, reserve, token_bytes, tokens, block):

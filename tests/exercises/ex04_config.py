@@ -118,17 +118,36 @@ WRONG = {
         ("the *value* is None", "KV heads is None"),
     ),
     "no windows": Wrong(
-        changed((WINDOW, "None")), frozenset({ONE_KIND, BOTH, REAL, INPUTS}), ("There is a window here",)
+        changed((WINDOW, "None")),
+        frozenset({NULLS, ONE_KIND, BOTH, REAL, INPUTS}),
+        ("use_sliding_window that is null",),
     ),
     "kinds exchanged": Wrong(
         changed(('if kind == "sliding', 'if kind != "sliding')),
-        ALL - {OWN_HEADS, SHARED, HEAD_DIM, NULLS},
+        ALL - {OWN_HEADS, SHARED, HEAD_DIM},
         ("in every layer",),
     ),
     "a switch that has to be there": Wrong(
         changed(('config.get("use_sliding_window") is not False', 'config.get("use_sliding_window")')),
-        frozenset({ONE_KIND, REAL}),
-        ("There is a window here",),
+        frozenset({NULLS, ONE_KIND, REAL}),
+        ("use_sliding_window that is null", "call 2 of 2"),
+    ),
+    "a switch that is null counts as off": Wrong(
+        changed((SLIDES, 'window and config.get("use_sliding_window", True)')),
+        frozenset({NULLS}),
+        ("use_sliding_window that is null says nothing", "call 2 of 2"),
+    ),
+    "layer_types that are null are full": Wrong(
+        changed(
+            (
+                "return [",
+                'if config.get("layer_types", ()) is None:\n'
+                '            kinds = ["full_attention"] * len(kinds)\n'
+                "        return [",
+            )
+        ),
+        frozenset({NULLS}),
+        ("call 2 of 2",),
     ),
     "heads that share a KV head": Wrong(
         changed(("return [(kv_heads", 'return [(config["num_attention_heads"] // kv_heads')),
@@ -149,8 +168,8 @@ WRONG = {
         changed(
             ("return", 'kinds = (["sliding_attention", "full_attention"] * len(kinds))[: len(kinds)]\n        return')
         ),
-        ALL - {OWN_HEADS, SHARED, HEAD_DIM, NULLS},
-        ("There is a window here",),
+        ALL - {OWN_HEADS, SHARED, HEAD_DIM},
+        ("use_sliding_window that is null",),
     ),
     "the layers turned round": Wrong(
         changed(("kinds]", "kinds[::-1]]")), frozenset({BOTH, REAL, INPUTS}), ("wrong order",)

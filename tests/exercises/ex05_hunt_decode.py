@@ -38,6 +38,13 @@ def changed(*pairs: tuple[str, str]) -> str:
 PLAIN = changed((PLACE, "lengths"))
 
 RIGHT = {
+    "as it was found, but for one at a time: how it is mended is up to the learner": changed(
+        ("def continue_together(", "def found(")
+    )
+    + """
+    def continue_together(model, prompts, new_tokens):
+        return [found(model, [prompt], new_tokens)[0] for prompt in prompts]
+    """,
     "the length of each row": PLAIN,
     "prompt and step": changed((PLACE, "torch.tensor([len(prompt) + step for prompt in prompts])")),
     "a tensor": changed((PLACE, "lengths.clone()"), (".tolist()", "")),

@@ -35,6 +35,13 @@ def ending(code: str) -> str:
 
 
 RIGHT = {
+    "as it was found, but for one at a time: how it is mended is up to the learner": changed(
+        ("def read_prompts(", "def found(")
+    )
+    + """
+    def read_prompts(model, prompts):
+        return [found(model, [prompt])[0] for prompt in prompts]
+    """,
     "read at the last token of each": ending("return next_tokens[torch.arange(len(prompts)), lengths - 1].tolist()"),
     "gathered, a tensor": ending("return next_tokens.gather(1, lengths[:, None] - 1)"),
     "notes of padding taken out": changed(

@@ -48,6 +48,13 @@ def clearing(code: str) -> str:
 
 
 RIGHT = {
+    "as it was found, but for one at a time: how it is mended is up to the learner": changed(
+        ("def serve(", "def found(")
+    )
+    + """
+    def serve(model, requests, rows):
+        return [found(model, [request], 1)[0] for request in requests]
+    """,
     "all slots of the row": clearing("filled[row] = False"),
     "up to the last token": clearing("filled[row, : len(prompt) + new_tokens] = False"),
     "wiped instead": clearing("notes[row] = 0"),

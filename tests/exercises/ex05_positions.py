@@ -37,6 +37,19 @@ RIGHT = {
             positions = np.where(t < counts[:, None], lengths[:, None] + t, -1).astype(np.int32)
             return positions, s[None, None] <= positions[..., None]
         """,
+    "a NaN at padding, so floats": """
+        import numpy as np
+        def place(lengths, counts):
+            t, s = np.arange(max(counts)), np.arange(np.add(lengths, counts).max())
+            positions = np.where(t < np.array(counts)[:, None], np.array(lengths)[:, None] + t, np.nan)
+            return positions, s <= positions[..., None]
+        """,
+    "None at padding, which sees everything": """
+        def place(lengths, counts):
+            T, S = max(counts), max(map(sum, zip(lengths, counts)))
+            positions = [[n + t if t < count else None for t in range(T)] for n, count in zip(lengths, counts)]
+            return positions, [[[p is None or p >= s for s in range(S)] for p in row] for row in positions]
+        """,
     "row by row, a triangle for each": """
         import torch
         def place(lengths, counts):
@@ -126,7 +139,7 @@ WRONG = {
     "a mask of numbers": Wrong(changed((BACK, "positions, mask.long()\n")), frozenset({TRUTHS}), ("truth values",)),
     "an axis for heads": Wrong(changed((BACK, "positions, mask[:, None]\n")), ALL, ("an entry for each row",)),
     "positions in one line": Wrong(changed((BACK, "positions.flatten(), mask\n")), ALL, ("should be a table",)),
-    "broken positions": Wrong(changed((BACK, "positions / 1, mask\n")), ALL, ("whole numbers",)),
+    "broken positions": Wrong(changed((BACK, "positions + 0.5, mask\n")), ALL, ("whole numbers",)),
     "the mask forgotten": Wrong(changed((BACK, "positions\n")), ALL, ("two things",)),
     "return forgotten": Wrong(changed(("return", "both =")), ALL, ("Did you forget `return`?",)),
 }

@@ -3,7 +3,7 @@
 from variants import Wrong
 from variants import changed as changed_in
 
-from course_lib.checks.ex05_rows import CASES, CHUNKS, EMPTY, FULL, REUSE, SPOILED, STAYS, TOKENS
+from course_lib.checks.ex05_rows import CASES, CHUNKS, EMPTY, FULL, HERE, REUSE, SPOILED, STAYS, TOKENS
 
 ALL = frozenset(CASES)
 
@@ -231,6 +231,39 @@ WRONG = {
         changed(("self.values = keys, values", "self.values = keys.clone(), values.clone()")),
         ALL,
         ("nowhere in this memory",),
+    ),
+    "lists of its own, and a memory that nobody reads": Wrong(
+        changed(
+            (
+                "self.lengths = [0] * len(keys)",
+                "self.lengths = [0] * len(keys)\n            self.own = [[] for _ in keys]",
+            ),
+            (
+                "self.lengths[row] = new",
+                "self.lengths[row] = new\n            self.own[row] += zip(k.clone(), v.clone())",
+            ),
+            (
+                "if n:",
+                "if n:\n                    keys, values = (torch.stack(part) for part in zip(*self.own[row]))",
+            ),
+            ("scores = self.keys[row, :n]", "scores = keys"),
+            ("self.values[row, :n]", "values"),
+            ("self.lengths[row] = 0", "self.lengths[row], self.own[row] = 0, []"),
+        ),
+        frozenset({HERE}),
+        ("kept there and nowhere else", "call 7 of 10"),
+    ),
+    "values of its own": Wrong(
+        changed(
+            (
+                "self.keys, self.values = keys, values",
+                "self.keys, self.values, self.own = keys, values, torch.zeros_like(values)",
+            ),
+            ("self.values[row, old:new] = v", "self.values[row, old:new] = self.own[row, old:new] = v"),
+            ("@ self.values[row, :n]", "@ self.own[row, :n]"),
+        ),
+        frozenset({HERE}),
+        ("kept there and nowhere else",),
     ),
     "not divided": Wrong(changed((" / q.shape[1] ** 0.5", "")), ALL, ("not divided by √D", "call 5 of 7")),
     "an empty row gives NaN": Wrong(

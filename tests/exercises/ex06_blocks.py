@@ -75,6 +75,37 @@ STACK = """
 RIGHT = {
     "one count for each block": PLAIN,
     "a stack of free blocks, a dictionary of the others": STACK,
+    "a kind of list, and errors of one's own": """
+        class Table(list):
+            def __repr__(self):
+                return f"the blocks {', '.join(map(str, self))}"
+        class OutOfBlocks(MemoryError):
+            def __init__(self, asked, free):
+                super().__init__(f"{asked} blocks were asked for, {free} are free")
+        class NotHeld(ValueError, LookupError): ...
+        class Blocks:
+            def __init__(self, count):
+                self.counts = Table([0] * count)
+            def take(self, count):
+                found = Table(block for block, n in enumerate(self.counts) if n == 0)
+                if len(found) < count:
+                    raise OutOfBlocks(count, len(found))
+                for block in found[:count]:
+                    self.counts[block] = 1
+                return Table(found[:count])
+            def change(self, block, more):
+                if not self.references(block):
+                    raise NotHeld(block)
+                self.counts[block] += more
+            def share(self, block):
+                self.change(block, 1)
+            def give_back(self, block):
+                self.change(block, -1)
+            def free(self):
+                return self.counts.count(0)
+            def references(self, block):
+                return self.counts[block] if block in range(len(self.counts)) else 0
+        """,
     "NumPy": """
         import numpy as np
         class Blocks:

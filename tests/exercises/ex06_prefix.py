@@ -114,6 +114,27 @@ RIGHT = {
             def find(self, tokens, salt):
                 return list(self.walk(tokens, salt))
         """,
+    "all digests of a text first, whatever is found": """
+        class Prefixes:
+            def __init__(self, block_size, digest):
+                self.size, self.digest, self.known = block_size, digest, {}
+
+            def keys(self, tokens, salt):
+                keys = [salt]
+                for end in range(self.size, len(tokens) + 1, self.size):
+                    keys.append(self.digest(keys[-1], tokens[end - self.size : end]))
+                return list(zip(keys[1:], range(self.size, len(tokens) + 1, self.size)))
+
+            def publish(self, tokens, table, salt):
+                for (key, end), block in zip(self.keys(tokens, salt), table):
+                    self.known.setdefault(key, {}).setdefault((salt, tuple(tokens[:end])), block)
+
+            def find(self, tokens, salt):
+                keys = self.keys(tokens, salt)
+                found = [self.known.get(key, {}).get((salt, tuple(tokens[:end]))) for key, end in keys]
+                found = [*found[: (len(tokens) - 1) // self.size], None] if tokens else [None]
+                return found[: found.index(None)]
+        """,
     "numbers of entries instead of blocks, found in NumPy": """
         import numpy as np
         class Prefixes:
@@ -313,6 +334,45 @@ WRONG = {
         ("have been changed since",),
     ),
     "whole beginnings as keys": Wrong(BEGINNINGS, frozenset({CHAIN}), ("The digest was not used",)),
+    "whole beginnings as keys, and a digest for show": Wrong(
+        changed_in(
+            BEGINNINGS,
+            ("self.size, self.known = block_size, {}", "self.size, self.digest, self.known = block_size, digest, {}"),
+            (
+                "            for end, block in zip",
+                "            self.digest(salt, tokens)\n            for end, block in zip",
+            ),
+            ("            found = []", "            found = []\n            self.digest(salt, tokens)"),
+        ),
+        frozenset({CHAIN}),
+        ("the tokens of one block, once for each", "8 calls of digest"),
+    ),
+    "whole beginnings as keys, and one digest for the first block": Wrong(
+        changed_in(
+            BEGINNINGS,
+            ("self.size, self.known = block_size, {}", "self.size, self.digest, self.known = block_size, digest, {}"),
+            (
+                "            for end, block in zip",
+                "            self.digest(salt, tokens[: self.size])\n            for end, block in zip",
+            ),
+            ("            found = []", "            found = []\n            self.digest(salt, tokens[: self.size])"),
+        ),
+        frozenset({CHAIN}),
+        ("8 calls of digest", "tokens of each call: ["),
+    ),
+    "whole beginnings as keys, and the count set by hand": Wrong(
+        changed_in(
+            BEGINNINGS,
+            ("self.size, self.known = block_size, {}", "self.size, self.digest, self.known = block_size, digest, {}"),
+            (
+                "            for end, block in zip",
+                "            self.digest.given = len(tokens)\n            for end, block in zip",
+            ),
+            ("            found = []", "            found = []\n            self.digest.given = len(tokens)"),
+        ),
+        frozenset({CHAIN}),
+        ("The digest was not used",),
+    ),
     "digests of whole beginnings": Wrong(
         twice(DIGEST, "key = self.digest(salt, tokens[:end])"),
         frozenset({CHAIN}),

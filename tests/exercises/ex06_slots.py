@@ -26,6 +26,20 @@ RIGHT = {
                 raise ValueError("too short")
             return every[start:stop]
         """,
+    "a deque, and an error of one's own": """
+        from collections import deque
+        class TooShort(ValueError): ...
+        def slots(table, start, stop, block_size):
+            found = deque(range(block * block_size, (block + 1) * block_size) for block in table)
+            if len(found) * block_size < stop:
+                raise TooShort(f"{len(found)} blocks")
+            every = deque(slot for block in found for slot in block)
+            for _ in range(start):
+                every.popleft()
+            while len(every) > stop - start:
+                every.pop()
+            return every
+        """,
     "NumPy": """
         import numpy as np
         def slots(table, start, stop, block_size):

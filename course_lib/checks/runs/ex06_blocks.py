@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.beside import Went, as_plain, called
+from course_lib.checks.beside import Went, as_plain, called, refusal
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.calls import run_cases
 
-REFUSALS = ("MemoryError", "ValueError")
+NO_ROOM, NO_BLOCK = "MemoryError", "ValueError"
 
 
 def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
@@ -55,9 +55,10 @@ def one(pool: Any, call: dict[str, Any], taken: list[int]) -> dict[str, Plain] |
     try:
         came = as_plain(called(method, taken[call["which"]] if given is None else given), call["do"])  # type: ignore[arg-type]
     except Went as reason:
-        if reason.data.get("type") not in REFUSALS:
+        likely = (NO_ROOM, NO_BLOCK) if call["do"] == "take" else (NO_BLOCK, NO_ROOM)  # an error can be a kind of both
+        if not (error := refusal(reason, *likely)):
             raise
-        return {"refused": reason.data["type"]}
+        return {"refused": error}
     if call["do"] == "take":
         blocks = came if isinstance(came, list) else came.tolist() if isinstance(came, np.ndarray) and came.ndim else []
         taken += [block for block in blocks if type(block) is int]

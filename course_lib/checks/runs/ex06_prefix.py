@@ -1,8 +1,8 @@
 """Runs a learner's `Prefixes(block_size, digest)` through days of publishing and finding, and writes down what came.
 
 The one idea: it only feeds and watches. The digest is made here: a good one, one that gives few different numbers, or
-one that always gives the same. All that it is given is counted. Where a case says so, lists that were handed in are
-written over afterwards.
+one that always gives the same. All that it is given is counted, where no attribute of it leads. Where a case says so,
+lists that were handed in are written over afterwards.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from course_lib.checks.plain import Plain
 from course_lib.checks.runs.calls import run_cases
 
 
-class Digest:
-    """A whole number below `numbers` for what lies before a block and the block's own tokens. `given` counts tokens."""
+def counting_digest(numbers: int) -> tuple[Callable[[object, Any], int], Callable[[], list[Plain]]]:
+    """A digest, a whole number below `numbers` for what lies before a block and the block's own tokens; and how many
+    tokens it was given in each call since one asked last."""
+    given: list[Plain] = []
 
-    def __init__(self, numbers: int) -> None:
-        self._numbers = numbers
-        self.given = 0
-
-    def __call__(self, before: object, piece: Any) -> int:
+    def digest(before: object, piece: Any) -> int:
         tokens = tuple(piece)
-        self.given += len(tokens)
+        given.append(len(tokens))
         said = f"{before!r} {','.join(str(int(token)) for token in tokens)}"
-        return int.from_bytes(sha256(said.encode()).digest()[:7]) % self._numbers
+        return int.from_bytes(sha256(said.encode()).digest()[:7]) % numbers
+
+    def taken() -> list[Plain]:
+        counts = given.copy()
+        given.clear()
+        return counts
+
+    return digest, taken
 
 
 def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
@@ -41,16 +46,17 @@ def run(code: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Plain]:
 
 
 def session(code: Callable[..., Any], calls: list[dict[str, Any]]) -> Iterator[dict[str, Plain]]:
-    """What each call returned, and how many tokens went into the digest."""
-    digest = Digest(calls[0]["numbers"])
+    """What each call returned, and how many tokens went into each call of the digest."""
+    digest, taken = counting_digest(calls[0]["numbers"])
     prefixes = called(code, calls[0]["block_size"], digest)
     for call in calls:
-        digest.given, found = 0, None
+        found = None
+        taken()
         lists = [list(call[name]) for name in ("tokens", "table") if name in call]
         if call["do"] != "make":
             came = called(called(getattr, prefixes, call["do"]), *lists, call["salt"])  # type: ignore[arg-type]
             found = as_plain(came, "the blocks") if call["do"] == "find" else None
-        yield {"found": found, "digested": digest.given}
+        yield {"found": found, "digested": taken()}
         if calls[0]["changed"]:
             for one in lists:
                 one[:] = [-1] * len(one)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.beside import Went, as_plain, called
+from course_lib.checks.beside import Went, as_plain, called, refusal
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.calls import run_calls
 
@@ -23,7 +23,7 @@ def one(code: Callable[..., Any], call: dict[str, Any]) -> dict[str, Plain]:
     try:
         came = called(code, list(call["table"]), call["start"], call["stop"], call["block_size"])
     except Went as reason:
-        if reason.data.get("type") != "ValueError":
+        if not refusal(reason, "ValueError"):
             raise
         return {"refused": True, "slots": None}
     return {"refused": False, "slots": as_plain(came, "the slots")}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.beside import Went, as_plain, called
+from course_lib.checks.beside import Went, as_plain, called, refusal
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.calls import run_calls
 
@@ -62,7 +62,7 @@ def one(code: Callable[..., Any], call: dict[str, Any]) -> dict[str, Plain]:
     try:
         came = as_plain(called(code, memory, table, call["length"], new, pool), "the table")
     except Went as reason:
-        if reason.data.get("type") != "MemoryError":
+        if not refusal(reason, "MemoryError"):
             raise
         refused = True
     after = {"memory": memory, "given": table, "new": new, "notes": pool._notes}
