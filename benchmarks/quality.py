@@ -85,9 +85,7 @@ def per_token(bits: int) -> Integers:
     return Integers(bits, GROUP)
 
 
-FULL = Kind(
-    "full, float32", "GQA", ContiguousCache
-)  # 2 KV heads, all tokens, float32: what all others are measured against
+FULL = Kind("full, float32", "GQA", ContiguousCache)  # 2 KV heads: what all others are measured against
 KINDS = (
     FULL,
     Kind("full, float32", "MHA", ContiguousCache, "mha"),
