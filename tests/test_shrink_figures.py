@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+import test_figures as rules
 import torch
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
@@ -20,6 +21,45 @@ def run(kl: float, added: float, samples: int = 4) -> Comparison:
     spread = float("inf") if samples == 1 else 0.1
     means = [Mean(value, value - spread, value + spread, samples) for value in (kl, 0.9, 3.0, 3.0 + added, added)]
     return Comparison(*means, tokens=64)
+
+
+def all_figures() -> dict[str, Picture]:
+    """Every kind, with ordinary numbers and with those at the edges."""
+    ways = ("float16", "float8 e4m3", "4 bits", "2 bits", "1 bit", "window of 64", "eviction to 64")
+    line = {way: Point(2.0 ** (9 - place), 0.9, 0.8, 0.95) for place, way in enumerate(ways)}
+    runs = {way: run(0.1**place, 0.01 * place) for place, way in enumerate(("f16", "bf16", "e4m3", "e5m2", "4 bits"))}
+    return {
+        "plane": plane({heads: line for heads in ("MHA, 4 KV heads", "GQA, 2 KV heads", "MQA, 1 KV head")}),
+        "plane, chosen": plane({"MHA": line}, ("MHA", "eviction to 64")),
+        "plane, one point": plane({"one": {"only": Point(1, 0, 0, 1)}}),
+        "plane, far apart": plane({"one": {"small": Point(8, 0, 0, 1), "large": Point(2.0**15, 1, 0, 1)}}),
+        "nll and kl": nll_and_kl(runs),
+        "nll and kl, ten": nll_and_kl({f"K{place} V{place}": run(2.0**-place, -0.5) for place in range(10)}),
+        "nll and kl, one text": nll_and_kl({"4 bits": run(1e-9, 1e-9, samples=1)}),
+        "channels": channels({"keys": [2.0, 20.0, 4.0] * 64, "values": [1.0, 1.1] * 96}),
+        "channels, one": channels({"keys": [1.0]}),
+        "channels, one far out": channels({"keys": [1e6, *[1.0] * 31], "values": [1.0, 2.0]}),
+        "seen": seen(12, 4, 2),
+        "seen, least": seen(1, 1),
+        "seen, most": seen(MOST_TOKENS, 16, 8),
+    }
+
+
+@pytest.fixture(scope="module")
+def pictures() -> dict[str, Picture]:
+    return all_figures()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        rules.test_every_text_stands_inside_its_figure,
+        rules.test_no_two_texts_overlap,
+        rules.test_text_is_at_least_six_points_when_the_page_is_half_as_wide,
+    ],
+)
+def test_the_rules_of_all_figures_hold(rule: Callable[..., None], pictures: dict[str, Picture]) -> None:
+    rule(pictures)
 
 
 def test_each_cache_has_its_place_and_its_interval_in_the_plane() -> None:
