@@ -7,10 +7,12 @@ several tokens and a stream must not show half of it.
 """
 
 import codecs
+import hashlib
 import json
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from operator import index
 from typing import Any
 
@@ -57,6 +59,7 @@ class Tokenizer:
         self._lock = threading.Lock()  # the switch in `_encode` belongs to the shared object
         self._sentencepiece, self._leading_space = _spelling(inner)
         self._template = None if template is None else ChatTemplate(template, dict(named or {}))
+        self._chat = f"{template}\0{sorted((named or {}).items())}"
         stops = set(stop_tokens)
         for token in stops:
             if not 0 <= token < 1 << 32 or inner.id_to_token(token) is None:
@@ -101,6 +104,12 @@ class Tokenizer:
         if add_bos and tokens == self._encode(text, special=special, frame=False):
             raise ValueError("add_bos=True, but this checkpoint puts no token in front of a prompt")
         return tokens
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that decides which tokens a text or a chat becomes, and after which a generation ends."""
+        parts = (self._inner.to_str(), self._chat, str(sorted(self.stop_tokens)))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def decode(self, tokens: Iterable[int], *, special: bool = False) -> str:
         """The text of `tokens`; bytes that are no UTF-8 become U+FFFD. Control tokens are left out unless `special`."""

@@ -1,0 +1,173 @@
+"""A manifest holds what may change a run: the same one gives the same tokens, and each difference has its field."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from shapes import SHAPES, model_of, random_weights
+from tokenizers import decoders, models, pre_tokenizers
+
+from course_lib import reproducibility
+from course_lib.checkpoints import CheckpointError, Tokenizer
+from course_lib.generation import Sampling, generate
+from course_lib.model import Transformer
+from course_lib.reproducibility import MACHINE, Manifest, differences, digest_of_weights, replay, run
+
+PROMPT = (3, 1, 4, 1, 5)
+DRAWN = Sampling(temperature=1.5, top_k=9, top_p=0.9)
+OTHER: dict[str, Any] = {
+    "weights": "0" * 64, "tokenizer": "1" * 64, "prompt": (3, 1, 4, 1, 6), "max_new_tokens": 9, "stop_tokens": (2,),
+    "temperature": 0.5, "top_k": None, "top_p": None, "seed": 8, "cache": False, "dtype": "float16", "device": "cpu",
+    "threads": 99, "versions": {"torch": "1.0"}, "flags": {"mkldnn": "maybe"}, "tokens": (0,),
+}  # fmt: skip
+
+
+def tokenizer_of(vocabulary: dict[str, int], **options: Any) -> Tokenizer:
+    inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    inner.decoder = decoders.ByteLevel()
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return Tokenizer(inner, **options)
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return run(model_of("gqa"), PROMPT, max_new_tokens=8, sampling=DRAWN, stop_tokens={30}, seed=7)
+
+
+def test_a_manifest_says_what_was_asked_and_what_came(manifest: Manifest) -> None:
+    made = generate(model_of("gqa"), PROMPT, max_new_tokens=8, sampling=DRAWN, stop_tokens={30}, seed=7)
+    assert manifest.tokens == made.tokens and len(manifest.tokens) > 1
+    assert (manifest.prompt, manifest.max_new_tokens, manifest.stop_tokens, manifest.seed) == (PROMPT, 8, (30,), 7)
+    assert Sampling(manifest.temperature, manifest.top_k, manifest.top_p) == DRAWN
+    assert manifest.dtype == "float64" and manifest.device.startswith("cpu ") and manifest.cache
+    assert manifest.versions["torch"] == torch.__version__
+
+
+def test_a_replay_makes_the_same_run(manifest: Manifest) -> None:
+    assert differences(manifest, replay(manifest, model_of("gqa"))) == []
+
+
+def test_a_replay_runs_on_as_many_threads_and_leaves_none_behind(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, used = torch.get_num_threads(), []
+    asked = replace(manifest, threads=before + 1)
+    assert replay(asked, model_of("gqa")) == asked and torch.get_num_threads() == before
+
+    def stopped(*_: Any, **__: Any) -> None:
+        used.append(torch.get_num_threads())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproducibility, "generate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        replay(asked, model_of("gqa"))
+    assert used == [before + 1] and torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Manifest)])
+def test_each_field_in_which_two_runs_differ_is_named(manifest: Manifest, field: str) -> None:
+    other = replace(manifest, **{field: OTHER[field]})
+    found = differences(manifest, other)
+    assert {each.field.partition(".")[0] for each in found} == {field} and differences(manifest, manifest) == []
+    assert all(each.machine == (field in MACHINE) for each in found)
+    assert str(found[0]).startswith(f"{found[0].field}: ") and " / " in str(found[0])
+
+
+def test_an_entry_that_only_one_has_is_a_difference(manifest: Manifest) -> None:
+    other = replace(manifest, versions=manifest.versions | {"jax": "0.4"})
+    assert [str(each) for each in differences(manifest, other)] == ["versions.jax: nothing / 0.4"]
+
+
+def test_the_digest_of_weights_sees_one_bit_and_what_is_no_weight() -> None:
+    def fresh(shape: str = "mha", dtype: torch.dtype = torch.float32, **changed: Any) -> Transformer:
+        return random_weights(Transformer(replace(SHAPES[shape], **changed))).to(dtype)
+
+    model = fresh()
+    digests = [digest_of_weights(model)]
+    assert digest_of_weights(fresh()) == digests[0]
+    with torch.no_grad():
+        model.layers[1].down.view(-1)[-1:].view(torch.int32).bitwise_xor_(1)
+    digests += [digest_of_weights(each) for each in (model, fresh(rope_theta=10_001.0), fresh(norm_eps=2e-5))]
+    digests += [digest_of_weights(fresh(dtype=dtype)) for dtype in (torch.bfloat16, torch.float16, torch.float64)]
+    assert len(set(digests)) == len(digests)
+
+
+def test_the_digest_of_a_tokenizer_sees_all_that_makes_tokens() -> None:
+    plain = {"a": 0, "b": 1, "<|im_end|>": 2}
+    each = [
+        tokenizer_of(plain),
+        tokenizer_of(plain | {"b": 2, "<|im_end|>": 1}),
+        tokenizer_of(plain, stop_tokens=[1]),
+        tokenizer_of(plain, template="{{ messages[0].content }}"),
+        tokenizer_of(plain, template="{{ messages[0].content }}", named={"bos_token": "a"}),
+    ]
+    assert len({tokenizer.digest for tokenizer in each}) == len(each)
+    assert tokenizer_of(plain).digest == each[0].digest
+
+
+def test_another_model_or_tokenizer_cannot_answer_the_same_question(manifest: Manifest) -> None:
+    with pytest.raises(
+        ValueError, match=f"weights: the run had {manifest.weights[:8]}, here is .*load what it was made"
+    ):
+        replay(manifest, model_of("mha"))
+    with pytest.raises(ValueError, match="the run had float32, here is float64"):
+        replay(replace(manifest, dtype="float32"), model_of("gqa"))
+    with pytest.raises(ValueError, match="tokenizer: the run had 11111111"):
+        replay(replace(manifest, tokenizer="1" * 64), model_of("gqa"), tokenizer_of({"a": 0}))
+
+
+def test_a_file_brings_back_the_manifest_and_is_never_overwritten(manifest: Manifest, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    manifest.save(path)
+    assert Manifest.load(path) == manifest
+    with pytest.raises(FileExistsError):
+        replace(manifest, seed=9).save(path)
+    assert Manifest.load(path) == manifest
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_left_behind(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproducibility.json, "dumps", lambda *_, **__: "\ud800")  # no UTF-8 can hold it
+    with pytest.raises(UnicodeEncodeError):
+        manifest.save(tmp_path / "run.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+Change = Callable[[dict[str, Any]], Any]
+DAMAGE: dict[str, tuple[Change, str]] = {
+    "another format": (lambda data: data.update(format=2), "format = 2 is not the format of this version, 1"),
+    "no format": (lambda data: data.pop("format"), "lacks the field 'format'"),
+    "no weights": (lambda data: data.update(weights=""), "weights = '' is empty"),
+    "a digest of letters": (lambda data: data.update(weights="x" * 64), "is no SHA-256 digest"),
+    "text as a token": (lambda data: data.update(prompt=[1, "2"]), "prompt .* is no list of token ids"),
+    "truth as a token": (lambda data: data.update(tokens=[True]), "tokens .* is no list of token ids"),
+    "a negative token": (lambda data: data.update(tokens=[-1]), "is no list of token ids"),
+    "a huge token": (lambda data: data.update(tokens=[1 << 40]), "is no list of token ids"),
+    "no prompt": (lambda data: data.update(prompt=[]), "prompt .* is empty"),
+    "more tokens than asked for": (lambda data: data.update(max_new_tokens=1), "should be 1 to 1 tokens"),
+    "a negative seed": (lambda data: data.update(seed=-1), "seed = -1 cannot be negative"),
+    "a seed that is none": (lambda data: data.update(seed=1 << 63), "seed = .* is more than"),
+    "a temperature below 0": (lambda data: data.update(temperature=-1.0), "temperature must be 0"),
+    "top_p of 2": (lambda data: data.update(top_p=2), "top_p must be"),
+    "no threads": (lambda data: data.update(threads=0), "threads = 0 must be at least 1"),
+    "a million threads": (lambda data: data.update(threads=1_000_000), "at most 4096"),
+    "a number as a version": (lambda data: data.update(versions={"torch": 2}), "versions .* holds something"),
+    "flags in a list": (lambda data: data.update(flags=[]), "flags .* is not an object"),
+    "a cache of maybe": (lambda data: data.update(cache="maybe"), "cache .* neither true nor false"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_file_that_is_no_manifest_is_refused_by_field(manifest: Manifest, tmp_path: Path, name: str) -> None:
+    damage, said = DAMAGE[name]
+    data = json.loads(json.dumps({"format": 1} | asdict(manifest)))
+    damage(data)
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    with pytest.raises(CheckpointError, match=said):
+        Manifest.load(tmp_path / "run.json")
