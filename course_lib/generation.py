@@ -179,6 +179,39 @@ class Generation:
     timing: Timing
 
 
+def checked_request(
+    model: Transformer, prompt: Sequence[int], max_new_tokens: int, stop_tokens: Collection[int], seed: int
+) -> tuple[list[int], int, frozenset[int], int]:
+    """A request as plain values, and how many slots its text needs. ValueError if it makes no sense for `model`."""
+    prompt, max_new_tokens = token_ids(model, prompt, "the prompt"), whole(max_new_tokens, "max_new_tokens")
+    stop_tokens = stop_set(stop_tokens)
+    if not 0 <= whole(seed, "the seed") < 2**63:
+        raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
+    slots = len(prompt) + max_new_tokens - 1  # the last new token is never read
+    if slots > model.config.max_positions:
+        raise ValueError(
+            f"{len(prompt)} prompt tokens and {max_new_tokens} new ones need {slots} positions, "
+            f"the model knows {model.config.max_positions}: shorten one of them"
+        )
+    return prompt, max_new_tokens, stop_tokens, slots
+
+
+def check_empty(cache: Cache | None, what: str) -> None:
+    """Raise ValueError unless row 0 of a cache is free for a new text."""
+    if cache is not None and cache.lengths[0]:
+        raise ValueError(f"row 0 of {what} holds {cache.lengths[0]} tokens of another text: release it first")
+
+
+def throw_away_pass(model: Transformer) -> None:
+    """Prefill and decode a token once, so that whatever a first pass has to load is loaded."""
+    scratch = ContiguousCache(model.config, 1, 2, model.dtype, model.device)
+    choose(prefill(model, [[0]], scratch)[0])
+    if model.config.max_positions > 1:
+        choose(decode(model, [0], scratch)[0])
+
+
 def stream(
     model: Transformer,
     prompt: Sequence[int],
@@ -202,30 +235,15 @@ def stream(
     Raises ValueError, before the first token, if prompt and new tokens cannot fit the model; CacheFull as soon as a
     cache of your own has no room for the next pass.
     """
-    prompt, max_new_tokens = token_ids(model, prompt, "the prompt"), whole(max_new_tokens, "max_new_tokens")
-    stop_tokens = stop_set(stop_tokens)
-    if not 0 <= whole(seed, "the seed") < 2**63:
-        raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
-    slots = len(prompt) + max_new_tokens - 1  # the last new token is never read
-    if slots > model.config.max_positions:
-        raise ValueError(
-            f"{len(prompt)} prompt tokens and {max_new_tokens} new ones need {slots} positions, "
-            f"the model knows {model.config.max_positions}: shorten one of them"
-        )
+    prompt, max_new_tokens, stop_tokens, slots = checked_request(model, prompt, max_new_tokens, stop_tokens, seed)
     if cache is not None and not use_cache:
         raise ValueError("use_cache=False and a cache contradict each other: leave one of them out")
-    if cache is not None and cache.lengths[0]:
-        raise ValueError(f"row 0 of the cache holds {cache.lengths[0]} tokens of another text: release it first")
+    check_empty(cache, "the cache")
     if use_cache and cache is None:
         cache = ContiguousCache(model.config, 1, slots, model.dtype, model.device)
     generator = torch.Generator().manual_seed(seed)
     if warm_up:
-        scratch = ContiguousCache(model.config, 1, 2, model.dtype, model.device)
-        choose(prefill(model, [prompt[:1]], scratch)[0])
-        if model.config.max_positions > 1:
-            choose(decode(model, prompt[:1], scratch)[0])
+        throw_away_pass(model)
 
     now = clock(model.device)
     arrival, text = now(), list(prompt)

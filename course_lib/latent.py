@@ -12,6 +12,7 @@ the rotated part, C of the latent.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class LatentShape:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
         if self.rotated_dim % 2:
             raise ValueError(f"rotated_dim={self.rotated_dim} must be even: RoPE rotates pairs")
+        if not isinstance(self.rope_theta, int | float) or not 0 < self.rope_theta < inf:
+            raise ValueError(f"rope_theta must be a positive number, not {self.rope_theta!r}")
 
     @property
     def cached(self) -> int:
@@ -67,6 +70,7 @@ class LatentAttention:
 
     def append(self, x: Tensor, cache: Tensor) -> Tensor:
         """The cache with the rows of new tokens x [B, T, d_model] behind it, [B, S, C + R]."""
+        self.check(x, cache)
         latent, key = (x @ self.to_cache.mT).split((self.shape.latent_dim, self.shape.rotated_dim), dim=-1)
         return torch.cat((cache, torch.cat((latent, self.rotated(key, cache.shape[1])), dim=-1)), dim=1)
 
@@ -88,7 +92,19 @@ class LatentAttention:
         weights = self.weights(q @ latent[:, None].mT + r @ shared[:, None].mT)  # [B, H, T, S]
         return self.mixed(torch.einsum("bhtc,hdc->bhtd", weights @ latent[:, None], self.to_values))
 
+    def check(self, x: Tensor, cache: Tensor) -> None:
+        """Raise ValueError unless x [B, T, d_model] can be new tokens of the cache's rows."""
+        wanted = (x.shape[0], self.shape.d_model, self.shape.cached)
+        if x.dim() != 3 or cache.dim() != 3 or (cache.shape[0], x.shape[2], cache.shape[2]) != wanted:
+            raise ValueError(
+                f"new tokens are [B, T, {self.shape.d_model}] and their cache is [B, S, {self.shape.cached}], "
+                f"not {list(x.shape)} and {list(cache.shape)}"
+            )
+
     def queries(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        self.check(x, cache)
+        if cache.shape[1] < x.shape[1]:
+            raise ValueError(f"{x.shape[1]} tokens ask, and the cache holds {cache.shape[1]}: append them first")
         q = torch.einsum("btm,hdm->bhtd", x, self.to_queries)
         q, r = q.split((self.shape.head_dim, self.shape.rotated_dim), dim=-1)
         return q, self.rotated(r, cache.shape[1] - x.shape[1])

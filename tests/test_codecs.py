@@ -4,7 +4,8 @@ The one idea: a loop in plain Python rounds one group at a time, and the bits ar
 """
 
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
+from math import isfinite, nan
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ import torch
 from course_lib.caches.codecs import Codec, Floats, Integers, pack, unpack
 from course_lib.sizing.bytes import ElementType
 
-SHORT = (Integers(4, 8), Integers(2, 4, True), Floats(torch.float16), Floats(torch.float8_e5m2))
+SHORT = (
+    Integers(4, 8), Integers(2, 4, True), Floats(torch.float16), Floats(torch.float8_e5m2), Floats(torch.float8_e4m3fn)
+)  # fmt: skip
 BITS = (1, 2, 3, 4, 5, 8)
 DIMS = (1, 6, 20, 32)
 SCALES = (torch.float16, torch.bfloat16, torch.float32)
@@ -96,7 +99,10 @@ def test_bytes_are_codes_and_scales_as_sizing_counts_them() -> None:
     assert [Floats(d).size(64) for d in (torch.float16, torch.bfloat16, torch.float8_e5m2)] == [128, 128, 64]
 
 
-CODECS = [Integers(4, 8), Integers(3, 4, True), Integers(8, 32, False, torch.float32), Floats(torch.float16)]
+CODECS = [
+    Integers(4, 8), Integers(3, 4, True), Integers(8, 32, False, torch.float32), Floats(torch.float16),
+    Floats(torch.float8_e4m3fn), Floats(torch.float8_e5m2),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
@@ -138,6 +144,36 @@ def test_floats_are_stored_as_torch_rounds_them() -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
         codec = Floats(dtype)
         assert codec.decode(codec.encode(x), 8, torch.float32).equal(x.to(dtype).float())
+
+
+def eight_bits(exponent: int, bias: int, infinite: bool) -> list[float]:
+    """The numbers from 0 up that a float of 8 bits can be, by the definition of the format, in the order of its codes;
+    after the last one the next that there would be."""
+    mantissa = 7 - exponent
+    codes = range(2**7 - (2**mantissa if infinite else 1) + 1)
+    parts = [divmod(code, 2**mantissa) for code in codes]
+    return [((e > 0) + m / 2**mantissa) * 2.0 ** (max(e, 1) - bias) for e, m in parts]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "largest"),
+    [
+        (torch.float8_e4m3fn, eight_bits(4, 7, infinite=False), 448),
+        (torch.float8_e5m2, eight_bits(5, 15, infinite=True), 57_344),
+    ],
+)
+def test_floats_of_eight_bits_are_the_nearest_that_there_is_and_none_beyond_the_largest(
+    dtype: torch.dtype, numbers: list[float], largest: float
+) -> None:
+    assert numbers[-2] == largest and numbers == sorted(numbers)
+    codec = Floats(dtype)
+    for code, (low, high) in enumerate(pairwise(numbers)):
+        for share, nearest in ((0, code), (0.49, code), (0.5, code + code % 2), (0.51, code + 1)):  # a tie: the even
+            x = low + share * (high - low)
+            expected = numbers[nearest] if nearest < len(numbers) - 1 else nan
+            for sign, source in product((1, -1), (torch.float32, torch.float64)):
+                back = codec.decode(codec.encode(torch.tensor([[sign * x]], dtype=source)), 1, source).item()
+                assert back == sign * expected or not (isfinite(expected) or isfinite(back)), x
 
 
 @pytest.mark.parametrize(

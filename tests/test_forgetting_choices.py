@@ -153,6 +153,21 @@ def test_padding_and_neighbours_get_and_give_no_attention() -> None:
     assert beside.attention[0].equal(before) and beside.lengths[0] == 15
 
 
+def test_attention_is_added_up_as_the_model_computes_it_where_scores_outgrow_16_bits() -> None:
+    """A query and a key of a half-precision model can have a product beyond 65,504; no rank may come from NaN."""
+    config = SHAPES["gqa"]
+    q = torch.full((1, config.n_heads, 1, config.head_dim), 300.0, dtype=torch.float16)
+    cache = ForgettingCache(config, 1, MostSeen(4, 1), torch.float16)
+    for position in range(7):
+        k = torch.full((1, config.n_kv_heads, 1, config.head_dim), 300.0 - (position != 2), dtype=torch.float16)
+        with cache.step((1,)) as step:
+            for layer in range(config.n_layers):
+                step.watch(layer, q, step.write(layer, k, k)[0])  # type: ignore[attr-defined]
+    assert config.head_dim * 300**2 > 65_504
+    assert list(cache.places(0)) == [0, 1, 2, 6], "the one that got all, the newest, and two of those that tie"
+    assert cache.attention.sum() == pytest.approx(7 * config.n_heads * config.n_layers, rel=1e-3)
+
+
 # --- Counting positions anew
 
 

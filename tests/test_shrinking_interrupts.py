@@ -186,6 +186,28 @@ def test_a_step_that_is_over_cannot_be_written_again(make: Callable[[int], Cache
     assert shown(cache) == after != before
 
 
+def beside_padding_of(value: float, cache: Cache) -> list[object]:
+    """What the real tokens of a step see beside padding that holds `value`, and what a cache shows after it."""
+    pass_over(cache, (7, 2), seed=1)
+    seen: list[object] = []
+    with cache.step((5, 1)) as step:
+        assert step.mask is not None
+        for layer, (k, v, q) in enumerate(new_tokens(2, 5, seed=2)):
+            for t in (k, v, q):
+                t[1, :, 1:] = value
+            both = step.write(layer, k, v)
+            assert all(t.isfinite().all() for t in both), "0 * NaN is NaN: a weight of 0 is not enough"
+            seen += [t[0].tolist() for t in both] + [t[1, :, step.mask[1, 0, 0]].tolist() for t in both]
+            if hasattr(step, "watch"):
+                step.watch(layer, q, both[0])
+    return seen + shown(cache)
+
+
+@each_cache
+def test_padding_may_hold_anything(make: Callable[[int], Cache]) -> None:
+    assert beside_padding_of(nan, make(2)) == beside_padding_of(0.0, make(2))
+
+
 @each_cache
 def test_copied_bytes_are_those_of_what_was_brought_together(make: Callable[[int], Cache]) -> None:
     """Each pass brings together what a row held in it and the new tokens, for keys and values of each layer."""

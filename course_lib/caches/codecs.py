@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+E4M3_END = 464  # half-way from 448, the largest, to where the next one would be: up to here 448 is the nearest
 
 
 class Codec(ABC):
@@ -50,6 +51,8 @@ class Floats(Codec):
         return head_dim * self.dtype.itemsize
 
     def encode(self, x: Tensor) -> Tensor:
+        if self.dtype == torch.float8_e4m3fn:  # it has no infinity, and torch makes all that is too large 448
+            x = x.masked_fill(x.abs() > E4M3_END, torch.nan)
         return as_bytes(x.to(self.dtype))
 
     def decode(self, packed: Tensor, head_dim: int, dtype: torch.dtype) -> Tensor:
@@ -73,9 +76,9 @@ class Integers(Codec):
 
     def __post_init__(self) -> None:
         if type(self.bits) is not int or not 1 <= self.bits <= 8:
-            raise ValueError(f"a code has 1 to 8 bits, not {self.bits!r}")
+            raise ValueError(f"a code has 1 to 8 bits, a plain int, not {self.bits!r}")
         if type(self.group) is not int or self.group < 1:
-            raise ValueError(f"a group has at least one number, not {self.group!r}")
+            raise ValueError(f"a group has at least one number, a plain int, not {self.group!r}")
         if self.scale_dtype not in (torch.float16, torch.bfloat16, torch.float32):
             raise ValueError(f"scales are float16, bfloat16 or float32, not {self.scale_dtype}")
 

@@ -45,6 +45,8 @@ class ForgettingCache(WritesAtClose):
         renumber: bool = False,
     ) -> None:
         super().__init__(config.n_layers, rows)
+        if not isinstance(policy, Policy):
+            raise ValueError(f"a policy says what stays, such as Window(64), not {policy!r}")
         self.config, self.policy, self.renumber = config, policy, renumber
         shape = (config.n_layers, rows, config.n_kv_heads, policy.slots, config.head_dim)
         with torch.inference_mode(False):  # a cache made there can be used elsewhere, too
@@ -135,6 +137,7 @@ class ForgettingStep(ClosingStep):
         self.true = torch.tensor([cache.lengths[row] for row in rows], device=device)[:, None] + new  # [B, T]
         self.key_positions = torch.cat((held, self.true.masked_fill(padding, -1)), dim=1)  # [B, slots + T]
         self.unfilled = (held < 0)[:, None, :, None]  # [B, 1, slots, 1]
+        self.padding = padding[:, None, :, None] if min(counts) < max(counts) else None  # [B, 1, T, 1]
         self.mask = cache.policy.visible(self.true, self.key_positions)  # [B, 1, T, slots + T]
         self.positions, self.turn = self.true, None
         if cache.renumber:
@@ -155,6 +158,8 @@ class ForgettingStep(ClosingStep):
         if self.turn is not None:
             old[0] = turned(self.cache.config, old[0], self.turn)
         self.new.append((k, v))
+        if self.padding is not None:  # it may see nothing in its window, and what comes of that need not be a number
+            k, v = k.masked_fill(self.padding, 0), v.masked_fill(self.padding, 0)
         k, v = torch.cat((old[0], k), dim=2), torch.cat((old[1], v), dim=2)
         self.cache.copied_bytes += k.nbytes + v.nbytes
         return k, v
@@ -164,6 +169,8 @@ class ForgettingStep(ClosingStep):
         if self.cache.policy.watches:
             assert self.mask is not None
             B, H, _, D = k.shape
+            wide = torch.promote_types(q.dtype, torch.float32)  # as attention does: scores outgrow 16 bits
+            q, k = q.to(wide), k.to(wide)
             scores = q.reshape(B, H, -1, q.shape[2], D) @ k[:, :, None].mT / D**0.5  # [B, H, G, T, S]
             weights = scores.masked_fill(~self.mask[:, :, None], -torch.inf).softmax(-1)
             real = torch.tensor(self.counts, device=q.device)[:, None] > torch.arange(q.shape[2], device=q.device)

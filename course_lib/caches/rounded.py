@@ -44,7 +44,12 @@ class RoundedCache(WritesAtClose):
         self.head_dim, self.codecs = config.head_dim, (keys, values)
         self.capacity, self.residual = whole(capacity, "the capacity"), whole(residual, "the residual")
         if capacity < 1 or residual < 0:
-            raise ValueError(f"a row needs room for at least one token, not {capacity}, and a residual of 0 or more")
+            raise ValueError(
+                f"a row needs room for at least one token, and a residual is 0 or more, not {capacity} and {residual}"
+            )
+        for codec in self.codecs:
+            if not isinstance(codec, Codec):
+                raise ValueError(f"keys and values are stored by codecs, such as Integers(4), not by {codec!r}")
         self.block = lcm(keys.tokens, values.tokens)
         heads = (config.n_layers, rows, config.n_kv_heads)
         blocks = -(-capacity // self.block)

@@ -109,12 +109,12 @@ def kl(reference: Tensor, changed: Tensor) -> Tensor:
 
 def nll(logits: Tensor, tokens: Tensor) -> Tensor:
     """The negative log-likelihood in nats of `tokens` [..., T], each by the logits [..., T, V] that chose it."""
-    if logits.shape[:-1] != tokens.shape or tokens.is_floating_point():
+    if logits.shape[:-1] != tokens.shape or tokens.is_floating_point() or tokens.dtype == torch.bool:
         raise ValueError(f"logits of {list(logits.shape)} do not judge {tokens.dtype} tokens of {list(tokens.shape)}")
     check_finite(logits, "logits")
     if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < logits.shape[-1]:
         raise ValueError(f"tokens from {int(tokens.min())} to {int(tokens.max())}, but {logits.shape[-1]} logits each")
-    return -logits.double().log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
+    return -logits.double().log_softmax(-1).gather(-1, tokens.long()[..., None])[..., 0]
 
 
 def same_choice(reference: Tensor, changed: Tensor) -> Tensor:
@@ -186,6 +186,8 @@ def text_means(reference: Tensor, changed: Tensor, text: Tensor) -> list[float]:
     """KL, same choice, and the NLL of both runs: means over the tokens of one text."""
     if len(text) < 2 or len(text) != len(reference):
         raise ValueError(f"{len(reference)} rows of logits, {len(text)} tokens: as many of both, and at least 2")
+    if text.dim() != 1:
+        raise ValueError(f"one entry is a text [T], not {list(text.shape)}: hand over the texts of a batch one by one")
     check_alike(reference, changed)
     sums = torch.zeros(4, dtype=torch.float64)
     for a, b, after in zip(reference[:-1].split(PIECE), changed[:-1].split(PIECE), text[1:].split(PIECE)):
@@ -202,6 +204,8 @@ def read(
 
     The text is given, whatever the model would have said. Without `cache_of`, in one pass.
     """
+    if tokens.dim() != 2:
+        raise ValueError(f"texts are [rows, T], not {list(tokens.shape)}: one text alone is a batch of one row")
     if cache_of is None:
         return model(tokens)
     if not 1 <= whole(prompt, "the prompt's length") <= tokens.shape[1] or whole(chunk, "the chunk") < 1:

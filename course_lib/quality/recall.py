@@ -158,11 +158,18 @@ class Answers:
 
     def rate(self, which: Tensor | None = None) -> Rate:
         """Of all answers, or of those where `which` [rows, questions] is True."""
+        if which is not None and (which.dtype != torch.bool or which.shape != self.right.shape):
+            raise ValueError(
+                f"which answers count is said by booleans of shape {list(self.right.shape)}, not by {which.dtype} of "
+                f"{list(which.shape)}"
+            )
         right = self.right if which is None else self.right[which]
         return Rate(int(right.sum()), right.numel())
 
     def by_depth(self, parts: int = 8) -> list[tuple[range, Rate]]:
         """For each of `parts` equal parts of the pairs, oldest first: their numbers, and how often they were right."""
+        if whole(parts, "the number of parts") < 1:
+            raise ValueError(f"the pairs are divided into at least 1 part, not {parts}")
         edges = [part * self.questions.pairs // parts for part in range(parts + 1)]
         depth = self.questions.depth
         return [(range(a, b), self.rate((depth >= a) & (depth < b))) for a, b in pairwise(edges) if a < b]
@@ -173,6 +180,8 @@ def ask(model: Transformer, questions: Questions, cache_of: CacheOf | None = Non
     """Let `model` read the texts through a cache: the pairs as a prompt (in passes of `chunk` tokens), then token by
     token. Each question is followed by the right answer, whatever the model said. Without `cache_of`, in one pass.
     """
+    if chunk is not None and whole(chunk, "the chunk") < 1:
+        raise ValueError(f"a chunk has at least one token, not {chunk}")
     q, (rows, length) = questions, questions.tokens.shape
     tokens = q.tokens.to(model.device)
     if cache_of is None:

@@ -1,6 +1,31 @@
-"""Many requests on one model: what is asked for in `request.py`, who reads what and when in `engine.py`."""
+"""Many requests on one model.
+
+`request.py` says what is asked for, `engine.py` reads with the model. `scheduler.py` decides who runs, and `server.py`
+is the loop around it, with a real engine (`worker.py`) or a simulated one (`simulation.py`; what its steps cost is
+found in `calibration.py`). `workload.py`, `arrivals.py` and `trace.py` say who comes when. A run leaves a log behind
+(`record.py`), for `load_metrics.py` to sum up and `timeline.py` to draw. `snapshot.py` shows what lies in a cache.
+"""
 
 from course_lib.serving.engine import Engine
+from course_lib.serving.record import Arrival, Log
 from course_lib.serving.request import Request, Sequence
+from course_lib.serving.scheduler import Continuous, Memory, OneAtATime, StaticBatches
+from course_lib.serving.server import Server
+from course_lib.serving.simulation import CostModel, simulate
+from course_lib.serving.worker import serve
 
-__all__ = ["Engine", "Request", "Sequence"]
+__all__ = [
+    "Arrival",
+    "Continuous",
+    "CostModel",
+    "Engine",
+    "Log",
+    "Memory",
+    "OneAtATime",
+    "Request",
+    "Sequence",
+    "Server",
+    "StaticBatches",
+    "serve",
+    "simulate",
+]

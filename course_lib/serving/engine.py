@@ -9,7 +9,7 @@ first served.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Many
 
 import torch
@@ -64,16 +64,7 @@ class Engine:
         token_ids(self.model, request.prompt, "the prompt")
         if request.forced is not None:
             token_ids(self.model, request.forced, "the forced tokens")
-        slots = len(request.prompt) + request.max_new_tokens - 1  # the last new token is never read
-        for most, what in (
-            (self.model.config.max_positions, "the model knows"),
-            (self.cache.longest, "a row can have"),
-        ):
-            if slots > most:
-                raise ValueError(
-                    f"{len(request.prompt)} prompt tokens and {request.max_new_tokens} new ones need {slots} "
-                    f"positions, {what} {most}: shorten one of them"
-                )
+        request.check_room(self.model.config.max_positions, self.cache.longest)
         sequence = Sequence(request)
         self.waiting.append(sequence)
         return sequence
@@ -92,14 +83,25 @@ class Engine:
         """
         self.dismiss()  # whom an interrupted step left here
         self.admit()
-        passes: dict[int, list[Sequence]] = {}
-        for sequence in self.running:
-            passes.setdefault(pass_for(len(self.unread(sequence)[: self.chunk])), []).append(sequence)
-        got = []
-        for number in sorted(passes, reverse=True):
-            got += self.read(passes[number])
-            self.dismiss()  # before the next pass, which may need room: whoever has finished is not put off
-        return got
+        return self.read_all({sequence: len(self.unread(sequence)[: self.chunk]) for sequence in self.running})
+
+    @torch.inference_mode()
+    def carry_out(self, preempt: Many[Sequence], admit: Many[Sequence], counts: Mapping[Sequence, int]) -> None:
+        """One step that somebody else has planned, see `scheduler.py`: who is preempted, who of the waiting gets a row,
+        and how many of its unread tokens each reads. Raises CacheFull, before anything is read, if that needs more
+        room than there is.
+        """
+        self.dismiss()
+        for sequence in preempt:
+            self.put_off(sequence)
+        for sequence in admit:
+            row = self.free_rows()[0]
+            self.take_row(row)
+            sequence.row = row
+            self.running.append(sequence)
+            self.waiting.remove(sequence)
+        self.cache.check_room(tuple(row_of(sequence) for sequence in counts), tuple(counts.values()))
+        self.read_all(counts)
 
     def unread(self, sequence: Sequence) -> list[int]:
         """The tokens of a running sequence that its row has not read. Never none: the newest token is read last."""
@@ -129,7 +131,8 @@ class Engine:
                 if not self.running:  # nobody here will make room: somebody else holds it
                     self.cache.check_room((rows[0],), (len(sequence.text),))
                 return
-            self.running.append(self.waiting.popleft())
+            self.running.append(sequence)
+            self.waiting.popleft()  # after that: an interrupt in between must not lose it
 
     def take_row(self, row: int) -> None:
         """Make a free row this engine's. It is empty, unless an interrupted step of ours has left something there."""
@@ -155,6 +158,15 @@ class Engine:
         if leaving and self.compacts:
             self.compact()
 
+    def cancel(self, sequence: Sequence) -> None:
+        """Give up a sequence, if it runs or waits; others are not affected. Its text so far stays."""
+        if sequence in self.running:
+            self.leave(sequence)
+            if self.compacts:
+                self.compact()
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+
     def leave(self, sequence: Sequence) -> None:
         """Take a sequence's row away. What it has read can be found again if prefixes are shared."""
         if self.prefix is not None:
@@ -165,8 +177,11 @@ class Engine:
         sequence.row = None
 
     def preempt(self) -> Sequence:
-        """Put the youngest sequence off, to the front of the queue. It keeps its text, and reads it again later."""
-        sequence = self.running[-1]
+        """Put the youngest sequence off."""
+        return self.put_off(self.running[-1])
+
+    def put_off(self, sequence: Sequence) -> Sequence:
+        """Put a sequence off, to the front of the queue. It keeps its text, and reads it again later."""
         sequence.preempted += 1
         self.waiting.appendleft(sequence)  # before it leaves: an interrupt in between must not lose it
         self.leave(sequence)
@@ -184,14 +199,25 @@ class Engine:
 
     # --- What they read
 
-    def read(self, group: list[Sequence]) -> list[Sequence]:
-        """One pass over the unread tokens of a group; return those that have read everything and got a token.
+    def read_all(self, counts: Mapping[Sequence, int]) -> list[Sequence]:
+        """The passes of a step in which each sequence reads `counts` of its tokens; return those that got a token."""
+        passes: dict[int, list[Sequence]] = {}
+        for sequence, count in counts.items():
+            passes.setdefault(pass_for(count), []).append(sequence)
+        got = []
+        for number in sorted(passes, reverse=True):
+            got += self.read(passes[number], counts)
+            self.dismiss()  # before the next pass, which may need room: whoever has finished is not put off
+        return got
+
+    def read(self, group: list[Sequence], counts: Mapping[Sequence, int]) -> list[Sequence]:
+        """One pass over unread tokens of a group; return those that have read everything and got a token.
 
         If the cache is full, the youngest sequence makes room, whether or not it is in the group.
         """
         while group := [sequence for sequence in group if sequence.row is not None]:
             group.sort(key=row_of)
-            pieces = [self.unread(sequence)[: self.chunk] for sequence in group]
+            pieces = [self.unread(sequence)[: counts[sequence]] for sequence in group]
             try:
                 logits = self.forward(group, pieces)  # [B, V]
             except CacheFull:

@@ -56,6 +56,16 @@ class Request:
             if len(self.forced) != self.max_new_tokens:
                 raise ValueError(f"{len(self.forced)} forced tokens for {self.max_new_tokens} new ones: one for each")
 
+    def check_room(self, max_positions: int, longest: int) -> None:
+        """Raise ValueError if it could never be served by a model and a cache with so much room for one sequence."""
+        slots = len(self.prompt) + self.max_new_tokens - 1  # the last new token is never read
+        for most, what in ((max_positions, "the model knows"), (longest, "a row can have")):
+            if slots > most:
+                raise ValueError(
+                    f"{len(self.prompt)} prompt tokens and {self.max_new_tokens} new ones need {slots} positions, "
+                    f"{what} {most}: shorten one of them"
+                )
+
 
 @dataclass(eq=False)
 class Sequence:
@@ -100,7 +110,8 @@ class Sequence:
         """Take a new token, drawn for logits [V]. If that is interrupted, nothing was drawn."""
         before = self.generator.get_state()
         try:
-            self.text.append(draw(logits, self.request.sampling, self.generator))
+            token = draw(logits, self.request.sampling, self.generator)
         except BaseException:
             self.generator.set_state(before)
             raise
+        self.text.append(token)  # an interrupt that comes right after it must not set the generator back
