@@ -243,7 +243,7 @@ def test_map_on_a_page_is_a_table_with_headings_links_and_what_is_next(mine: Sto
     page = progress()._repr_html_()
     assert page.count('scope="col"') == 7 and page.count('scope="row"') == len(QUESTIONS)
     assert "<caption" in page and '<a href="02_prefill_and_decode.ipynb">' in page
-    assert "12_speculative_decoding.ipynb" not in page, "what is not here is no link"
+    assert "11_real_systems.ipynb" not in page, "what is not here is no link"
     assert len(re.findall(r"finished on \d{4}-\d\d-\d\d", page)) == 1
     text = repr(progress())
     for name in QUESTIONS:
