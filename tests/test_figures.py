@@ -155,6 +155,17 @@ def test_text_is_at_least_six_points_when_the_page_is_half_as_wide(pictures: dic
             assert text.get_fontsize() * narrow >= 6, f"{name}: {text.get_text()!r} has {text.get_fontsize()} points"
 
 
+# What holds for the figures of other files, too: there a test takes `rule` and calls it with its own pictures.
+layout_rules = pytest.mark.parametrize(
+    "rule",
+    [
+        test_every_text_stands_inside_its_figure,
+        test_no_two_texts_overlap,
+        test_text_is_at_least_six_points_when_the_page_is_half_as_wide,
+    ],
+)
+
+
 def test_every_axis_with_numbers_has_a_label_with_a_unit(pictures: dict[str, Picture]) -> None:
     units = ("(s)", "(ms)", "(tokens)", "(tokens in the cache)", "position in the text", "tokens in the cache")
     units += ("(bytes)", "(MiB)", "(GiB)", "(GB)", "tokens", "tokens so far", "position of the token", "(no unit)")

@@ -25,17 +25,13 @@ def pictures() -> dict[str, Picture]:
     }
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        rules.test_every_text_stands_inside_its_figure,
-        rules.test_no_two_texts_overlap,
-        rules.test_no_legend_lies_over_data,
-        rules.test_text_is_at_least_six_points_when_the_page_is_half_as_wide,
-    ],
-)
-def test_the_rules_of_all_figures_hold(rule: Callable[..., None], pictures: dict[str, Picture]) -> None:
+@rules.layout_rules
+def test_the_figures_keep_to_the_rules_of_all(rule: Callable[..., None], pictures: dict[str, Picture]) -> None:
     rule(pictures)
+
+
+def test_no_legend_lies_over_data(pictures: dict[str, Picture]) -> None:
+    rules.test_no_legend_lies_over_data(pictures)
 
 
 def points(line: Any) -> list[list[float]]:

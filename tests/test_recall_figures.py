@@ -34,17 +34,8 @@ def pictures() -> dict[str, Picture]:
     return all_figures()
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        rules.test_every_text_stands_inside_its_figure,
-        rules.test_no_two_texts_overlap,
-        rules.test_text_is_at_least_six_points_when_the_page_is_half_as_wide,
-    ],
-)
-def test_the_figures_keep_to_the_rules_of_the_others(
-    rule: Callable[[dict[str, Picture]], None], pictures: dict[str, Picture]
-) -> None:
+@rules.layout_rules
+def test_the_figures_keep_to_the_rules_of_all(rule: Callable[..., None], pictures: dict[str, Picture]) -> None:
     rule(pictures)
 
 
