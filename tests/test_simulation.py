@@ -18,7 +18,7 @@ from shapes import model_of
 from test_scheduler import SCHEDULERS, asked
 
 from course_lib.serving import Request
-from course_lib.serving.calibration import calibrate, fit, measure
+from course_lib.serving.calibration import FEWEST, calibrate, fit, measure
 from course_lib.serving.record import Arrival, Log, StepRecord
 from course_lib.serving.scheduler import Continuous, Memory, OneAtATime
 from course_lib.serving.simulation import CostModel, Work, simulate
@@ -186,3 +186,8 @@ def test_a_real_model_is_measured_and_its_costs_fitted() -> None:
     assert found.steps == (len(steps) + 1) // 2
     assert 0 <= found.typical_error <= found.large_error and found.total_error > -1
     littles_law(simulate(Continuous(), MEMORY, asked((0, 5, 5), (0.001, 9, 3)), found.cost))
+
+
+def test_on_a_machine_however_slow_enough_steps_are_measured_to_fit() -> None:
+    steps = measure(model_of("mqa", torch.float32), Memory(4, 48, 8), seconds=1e-9)
+    assert len(steps) == 2 * FEWEST and calibrate(steps).steps == FEWEST

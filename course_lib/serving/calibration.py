@@ -26,6 +26,8 @@ from course_lib.serving.server import Server, WallClock
 from course_lib.serving.simulation import CostModel, Work
 from course_lib.serving.worker import EngineWorker
 
+FEWEST = 8  # steps: half of them for four numbers, the others for their errors
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -43,8 +45,8 @@ class Calibration:
 
 
 def calibrate(steps: Sequence[StepRecord]) -> Calibration:
-    """Fit a cost model to every second of the steps, and find its errors on the others. ValueError for fewer than 8."""
-    if len(steps) < 8:
+    """Fit a cost model to every second of the steps, and find its errors on the others. ValueError for too few."""
+    if len(steps) < FEWEST:
         raise ValueError(f"{len(steps)} steps are too few to fit four numbers and to find out how good they are")
     cost, others = fit(steps[::2]), steps[1::2]
     predicted = [cost.seconds(step.reads) for step in others]
@@ -78,8 +80,9 @@ def fit(steps: Sequence[StepRecord]) -> CostModel:
 
 
 def measure(model: Transformer, memory: Memory, *, seconds: float = 8.0, seed: int = 0) -> list[StepRecord]:
-    """Steps of a real server on this machine, for about so many seconds: rows that fill up and empty, prompts that are
-    read whole and in chunks, short texts and long ones. Raises ValueError for no time.
+    """Steps of a real server on this machine, for about so many seconds and never fewer than `calibrate` needs: rows
+    that fill up and empty, prompts that are read whole and in chunks, short texts and long ones. Raises ValueError for
+    no time.
     """
     if not seconds > 0:
         raise ValueError(f"{seconds} s: measuring takes time")
@@ -91,7 +94,7 @@ def measure(model: Transformer, memory: Memory, *, seconds: float = 8.0, seed: i
         c = model.config
         cache = PagedCache(c, memory.rows, memory.blocks, memory.block_size, model.dtype, model.device)
         server = Server(scheduler, EngineWorker(Engine(model, cache)), WallClock(str(model.device)))
-        while server.clock.now() < seconds * share:
+        while server.clock.now() < seconds * share or len(server.steps) < FEWEST:
             if not server.jobs:
                 for _ in range(random.randint(1, 2 * memory.rows)):
                     prompt = random.randint(1, max(1, longest * 3 // 4))
