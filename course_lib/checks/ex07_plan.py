@@ -86,7 +86,13 @@ def drawn(case: str, number: int, rng: np.random.Generator) -> tuple[list[int], 
     if case == LAST:
         return [1, rest + 1, 1], [long, long], 1, 2 * rest + some(5, 9)
     if case == ADMIT:
-        return [1, 1][number:], [rest, some(6, 9), some(2, 4), rest], 2 + number, some(60, 80)
+        size = (1, 300)[number]  # there is no largest piece of a prompt but what the budget leaves
+        return (
+            [1, 1][number:],
+            [size * n for n in (rest, some(6, 9), some(2, 4), rest)],
+            2 + number,
+            size * some(60, 80),
+        )
     if case == FULL:
         return [[1, some(2, 4), 1, 1], [some(50, 60), 1]][number], [some(2, 4), 2], 0, some(30, 40)
     if case == SPENT:

@@ -67,12 +67,14 @@ def draw(seed: int) -> dict[str, Any]:
 
 
 def group_of(rng: np.random.Generator, count: int, bits: int) -> Array:
-    """Numbers of a group: the lowest and the highest mark, and others up to 0.4 of a step beside a mark."""
+    """Numbers of a group: the lowest and the highest mark, two nearly half-way between marks, on either side, and
+    others up to 0.4 of a step beside a mark."""
     most = 2**bits - 1
     step = rng.uniform(2.0, 5.0) / most
     low = -step * most * rng.uniform(0.2, 0.4)  # so 0 lies inside, and not in the middle
     codes = rng.integers(1, most, count, endpoint=False)
     aside = rng.uniform(0.15, 0.4, count) * np.where(np.arange(count) % 2, 1, -1)
+    aside[2:4] *= 0.48 / abs(aside[2:4])
     codes[:2], aside[:2] = (0, most), 0
     found = low + (codes + aside) * step
     return np.asarray(rng.permutation(found))

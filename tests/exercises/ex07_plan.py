@@ -156,6 +156,11 @@ WRONG = {
         frozenset({DECODE, CHUNK, FULL, ORDER, SHORT, DAY}),
         ("Decodes come first",),
     ),
+    "no piece of more than 512 tokens": Wrong(
+        changed(("min(unread, left)", "min(unread, left, 512)")),
+        frozenset({ADMIT}),
+        ("Something of the budget is left",),
+    ),
     "the budget is for each": Wrong(
         changed(("                left -= reads[name]\n", "")),
         frozenset({LAST, SPENT, ORDER, SHORT, INPUTS, DAY}),

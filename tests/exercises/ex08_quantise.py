@@ -124,6 +124,7 @@ WRONG = {
     "made whole by a dtype": Wrong(
         changed((".round()", ".add(1e-4).to(torch.uint8)")), ALL, ("cut down, not rounded",)
     ),
+    "rounded up from 0.6 on": Wrong(changed((".round()", ".add(0.4).floor()")), ALL, ("nearest",)),
     "rounded up": Wrong(changed((".round()", ".sub(1e-4).ceil()")), ALL, ("rounded up",)),
     "as many distances as marks": Wrong(
         changed(("(2**bits - 1)", "2**bits")), ALL, ("2^bits marks have 2^bits - 1 distances",)
