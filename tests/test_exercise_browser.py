@@ -120,7 +120,10 @@ def test_from_the_starter_over_a_mistake_and_a_hint_to_full_points_and_all_of_it
 
     exercise.write("ex03_append", dedent(WRONG.source).strip())
     exercise.run("ex03_append")
-    expect(exercise.run("ex03_append_examples")).to_contain_text("AssertionError")
+    example = exercise.run("ex03_append_examples")
+    expect(example).to_have_count(2)
+    expect(example.first).to_contain_text("This example of append does not hold: ")
+    expect(example.last).to_contain_text("AssertionError")
     wrong = exercise.run("ex03_append_check")
     expect(wrong.first).to_contain_text(f"ex03.append: {len(WRONG.fails)} of {len(cases(NAME))} cases failed.")
     expect(wrong.first.get_by_text("failed: layers stay apart")).to_be_visible()
