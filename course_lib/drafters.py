@@ -15,9 +15,8 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from course_lib.caches import Cache, ContiguousCache, RoundedCache
+from course_lib.caches import Cache, ContiguousCache
 from course_lib.caches.contract import whole
-from course_lib.caches.writes import WritesAtClose
 from course_lib.generation import Sampling, check_empty, choose, prefill
 from course_lib.model import Transformer
 
@@ -155,12 +154,8 @@ def draw_from(chances: Tensor, generator: torch.Generator) -> int:
 
 
 def check_goes_back(cache: Cache, what: str) -> None:
-    """Raise ValueError if a cache cannot forget its newest tokens one by one, whatever it holds.
-
-    One that forgets, or that rounds tokens some time after they came, cannot bring back what it gave up for them.
-    """
-    at_once = isinstance(cache, RoundedCache) and cache.residual == 0 and cache.block == 1
-    if isinstance(cache, WritesAtClose) and not at_once:
+    """Raise ValueError if a cache cannot forget the tokens of a refused draft."""
+    if not cache.goes_back:
         raise ValueError(
             f"{what} is a {type(cache).__name__}, which cannot take back what it has given up for tokens that are "
             "refused: use a ContiguousCache or a PagedCache"

@@ -162,7 +162,8 @@ def decode(model: Transformer, tokens: Sequence[int], cache: Cache, *, rows: Seq
 
 @dataclass(frozen=True)
 class TokenEvent:
-    """One new token: when it was there (seconds since the request arrived) and the phase, "prefill" or "decode"."""
+    """One new token: when it was there (seconds since the request arrived) and the phase it came from: "prefill" or
+    "decode", and what `speculative.stream` adds to these."""
 
     token: int
     time_s: float

@@ -170,6 +170,12 @@ class Cache(ABC):
         if not any(counts):
             raise ValueError("a step needs at least one new token")
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether a row can always forget its newest tokens one by one and be as if they had never come, as a refused
+        draft asks: a cache that gave something up for them cannot."""
+        return True
+
     def next_position(self, row: int) -> int:
         """Where the next token of a row will stand."""
         return self.lengths[row]

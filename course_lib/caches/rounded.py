@@ -62,6 +62,10 @@ class RoundedCache(WritesAtClose):
             shape = (*heads, self.residual + self.block, config.head_dim)
             self.recent = tuple(torch.empty(shape, dtype=dtype, device=device) for _ in self.codecs)
 
+    @property
+    def goes_back(self) -> bool:
+        return self.residual == 0 and self.block == 1  # each token is encoded as it comes, whatever follows
+
     def rounded(self, length: int) -> int:
         """How many tokens of a row are stored rounded once it has seen `length`."""
         return max(0, length - self.residual) // self.block * self.block

@@ -30,6 +30,10 @@ class WritesAtClose(Cache):
 
     now: ClosingStep | None = None  # the step that is open, with the keys and values that came
 
+    @property
+    def goes_back(self) -> bool:
+        return False  # new tokens take the slots of others, or change how others are stored
+
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
         self.now = self.begin(rows, counts)
         return self.now
