@@ -259,7 +259,15 @@ def run_cell(kernel: Any, source: str, interrupt_after: str = "") -> tuple[str, 
         elif kind == "error":
             texts.append("\n".join(content["traceback"]))
         elif kind == "status" and content["execution_state"] == "idle":
-            return client.get_shell_msg(timeout=120)["content"]["status"], texts
+            return reply_to(client, sent)["status"], texts
+
+
+def reply_to(client: Any, sent: str) -> dict[str, Any]:
+    """The answer to one request. A kernel that was slow to start still answers to who asked whether it is there."""
+    while True:
+        message = client.get_shell_msg(timeout=120)
+        if message["parent_header"].get("msg_id") == sent:
+            return message["content"]
 
 
 def test_in_a_real_notebook_the_whole_way_is_calm(kernel: Any) -> None:

@@ -284,7 +284,7 @@ def test_ctrl_c_stops_what_runs_and_the_next_run_goes_on(small: Path, capsys: py
         assert run.stderr and "ada: 4 of 4 points" in run.stderr.readline()
         children = psutil.Process(run.pid).children(recursive=True)
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=20)
+        out, err = run.communicate(timeout=60)
     assert run.returncode == 130, err
     assert err == "1 of 3 are marked and kept; the same command goes on with the others\n" and out == ""
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)

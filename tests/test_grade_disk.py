@@ -96,7 +96,7 @@ def test_of_two_runs_in_one_folder_the_second_says_who_is_at_work(small: Path) -
         assert run.stderr and "ada: 4 of 4 points" in run.stderr.readline()
         said = refused(paths=[Path("class")])
         run.send_signal(signal.SIGINT)
-        run.communicate(timeout=20)
+        run.communicate(timeout=60)
     wanted = rf"another run is grading in grades \(process {run.pid}, since \d\d:\d\d\) \(wait for it, or name another"
     assert re.match(wanted, said) and said.endswith("[1]")
     lay(small / "class", bob=WRONG)

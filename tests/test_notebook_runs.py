@@ -138,7 +138,7 @@ def test_interrupted_run_leaves_no_kernel_and_no_folder(save: Save, tmp_path: Pa
         )
         until(lambda: started.exists() and started.read_text().isdigit())
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == status
         assert (out, err) == ("", "stopped\n" if status == 130 else "")
         until(lambda: not psutil.pid_exists(int(started.read_text())))
