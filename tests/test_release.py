@@ -1,18 +1,15 @@
 """`course release`: what it makes of a source, with the bytes of nbgrader. (For refusals see test_release_refused.)"""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
 
 import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 from sample_assignment import NAME, ROOT, SAMPLE, SOURCES, cell, course, release_of, sample, source_of
-from variants import variants
 
 from course_lib.commands.build import serialised
 from course_lib.commands.output import CommandError
@@ -82,76 +79,6 @@ def test_regions_of_any_kind_come_out_as_nbgrader_makes_them(tmp_path: Path) -> 
     made = made_of(nbformat.read(path, as_version=4))
     assert made == by_nbgrader(path)
     assert made.count(b"raise NotImplementedError()") == 3 + 3 + 1 and "✓".encode() not in made
-
-
-def nbgrader(folder: Path, *words: str, **variables: str) -> str:
-    """Run nbgrader in a course folder; what it says. It finds its own helpers only on the path."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = {**os.environ, "PATH": path, "COURSE_DATA": str(folder / "data"), **variables}
-    command = [sys.executable, "-m", "nbgrader", *words, "--CourseDirectory.course_id=kv"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def answered(grade_id_to_source: dict[str, str]) -> NotebookNode:
-    """The released sample with some cells filled in."""
-    notebook = released(sample(), NAME)[1]
-    for grade_id, source in grade_id_to_source.items():
-        cell(notebook, grade_id).source = source
-    return notebook
-
-
-@pytest.mark.slow
-def test_nbgrader_itself_releases_validates_and_grades_it_with_partial_credit(tmp_path: Path) -> None:
-    pytest.importorskip("nbgrader")
-    shutil.copytree(SAMPLE.parent, tmp_path / "source" / NAME)
-    nbgrader(tmp_path, "generate_assignment", NAME)
-    made = (tmp_path / "release" / NAME / f"{NAME}.ipynb").read_bytes()
-    assert made == (ROOT / "exercises" / NAME / f"{NAME}.ipynb").read_bytes()
-
-    half = variants("ex03.append").WRONG["chunks of 4 reversed"].source  # 8 of 10 cases
-    warns = variants("ex03.chunk").RIGHT["torch.cat and a mask of positions"].replace("T =", "loud(); T =", 1)
-    loud = "import warnings\ndef loud():\n    warnings.simplefilter('always')\n    warnings.warn('on standard error')"
-    students: dict[str, bytes] = {
-        "starter": made,
-        "solution": SAMPLE.read_bytes(),
-        "some": serialised(
-            answered({
-                "ex03_append": dedent(half).strip(),
-                "ex03_chunk": f"{loud}\n{dedent(warns).strip()}",
-                "ex03_cost_answer": "The attention grows.",
-            })
-        ),
-    }  # fmt: skip
-    for name, data in students.items():
-        (tmp_path / "submitted" / name / NAME).mkdir(parents=True)
-        (tmp_path / "submitted" / name / NAME / f"{NAME}.ipynb").write_bytes(data)
-    nbgrader(tmp_path, "autograde", NAME, COURSE_GRADING_SEED="a secret", OMP_NUM_THREADS="1")
-    assert scores(tmp_path) == {
-        "starter": [0, 0, 0, 0, 0, 0],
-        "solution": [5, 3, 4, 6, None, None],  # a person marks what was written
-        "some": [4, 0, 0, 6, None, 0],
-    }
-    assert not (tmp_path / "data").exists(), "grading others is no progress of one's own"
-    submitted = str(tmp_path / "submitted" / "solution" / NAME / f"{NAME}.ipynb")
-    assert "Success! Your notebook passes all the tests." in nbgrader(tmp_path, "validate", submitted)
-
-
-def scores(course: Path) -> dict[str, list[float | None]]:
-    """What nbgrader's gradebook says: student → the automatic score of each graded cell."""
-    from nbgrader.api import Gradebook
-
-    order = [each.metadata.nbgrader.grade_id for each in sample().cells]
-    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
-        return {
-            submission.student.id: [
-                grade.auto_score
-                for notebook in submission.notebooks
-                for grade in sorted(notebook.grades, key=lambda grade: order.index(grade.name))
-            ]
-            for submission in book.assignment_submissions(NAME)
-        }
 
 
 # --- one source, always the same bytes --------------------------------------------------------------------------------
