@@ -88,6 +88,7 @@ class DraftModel(Drafter):
     """
 
     def __init__(self, model: Transformer, cache: Cache | None = None) -> None:
+        check_empty(cache, "the draft's cache")
         if cache is not None:
             check_goes_back(cache, "the draft's cache")
         self.model, self.given = model, cache

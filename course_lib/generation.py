@@ -181,9 +181,15 @@ class Generation:
 
 
 def checked_request(
-    model: Transformer, prompt: Sequence[int], max_new_tokens: int, stop_tokens: Collection[int], seed: int
+    model: Transformer,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    stop_tokens: Collection[int],
+    sampling: Sampling,
+    seed: int,
 ) -> tuple[list[int], int, frozenset[int], int]:
     """A request as plain values, and how many slots its text needs. ValueError if it makes no sense for `model`."""
+    check_sampling(sampling)
     prompt, max_new_tokens = token_ids(model, prompt, "the prompt"), whole(max_new_tokens, "max_new_tokens")
     stop_tokens = stop_set(stop_tokens)
     if not 0 <= whole(seed, "the seed") < 2**63:
@@ -199,9 +205,18 @@ def checked_request(
     return prompt, max_new_tokens, stop_tokens, slots
 
 
+def check_sampling(sampling: Sampling) -> None:
+    if not isinstance(sampling, Sampling):
+        raise ValueError(f"sampling must be a Sampling, such as Sampling(temperature=0.8), not {sampling!r}")
+
+
 def check_empty(cache: Cache | None, what: str) -> None:
     """Raise ValueError unless row 0 of a cache is free for a new text."""
-    if cache is not None and cache.lengths[0]:
+    if cache is None:
+        return
+    if not isinstance(cache, Cache):
+        raise ValueError(f"{what} must be a cache, such as a ContiguousCache, or None, not {cache!r}")
+    if cache.lengths[0]:
         raise ValueError(f"row 0 of {what} holds {cache.lengths[0]} tokens of another text: release it first")
 
 
@@ -236,13 +251,15 @@ def stream(
     Raises ValueError, before the first token, if prompt and new tokens cannot fit the model; CacheFull as soon as a
     cache of your own has no room for the next pass.
     """
-    prompt, max_new_tokens, stop_tokens, slots = checked_request(model, prompt, max_new_tokens, stop_tokens, seed)
+    prompt, max_new_tokens, stop_tokens, slots = checked_request(
+        model, prompt, max_new_tokens, stop_tokens, sampling, seed
+    )
     if cache is not None and not use_cache:
         raise ValueError("use_cache=False and a cache contradict each other: leave one of them out")
     check_empty(cache, "the cache")
     if use_cache and cache is None:
         cache = ContiguousCache(model.config, 1, slots, model.dtype, model.device)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole(seed, "the seed"))
     if warm_up:
         throw_away_pass(model)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from course_lib.caches import Cache, ContiguousCache
-from course_lib.caches.contract import whole
+from course_lib.caches.contract import real, whole
 from course_lib.drafters import Drafter, Guess, check_goes_back, distribution, draw_from, room
 from course_lib.generation import (
     GREEDY,
@@ -98,16 +98,23 @@ class SpeculativeGeneration(Generation):
 def expected_tokens(acceptance: float, draft_tokens: int) -> float:
     """Tokens that a pass over `draft_tokens` guesses brings on average, if each is accepted with this probability,
     whatever became of the others: 1 + a + a² + … + a^K (Leviathan et al. 2023, equation 1).
+
+    ValueError for an acceptance that is not from 0 to 1, or fewer than 0 guesses.
     """
+    if real(acceptance, "the acceptance", least=0) > 1:
+        raise ValueError(f"the acceptance must be a share from 0 to 1, not {acceptance}")
+    if whole(draft_tokens, "draft_tokens") < 0:
+        raise ValueError(f"draft_tokens must be at least 0, not {draft_tokens}")
     return sum(acceptance**right for right in range(draft_tokens + 1))
 
 
 def speed_up(acceptance: float, draft_tokens: int, draft_cost: float, token_cost: float = 0.0) -> float:
     """Tokens per second with a draft, those without being 1. In units of a pass over one token, `draft_cost` is what a
     guess costs, and `token_cost` what each guess adds to the pass that judges it (Leviathan et al. 2023, theorem 3.8,
-    where that is 0).
+    where that is 0). ValueError for what is no acceptance, or a cost below 0.
     """
-    return expected_tokens(acceptance, draft_tokens) / (1 + draft_tokens * (draft_cost + token_cost))
+    costs = real(draft_cost, "draft_cost", least=0) + real(token_cost, "token_cost", least=0)
+    return expected_tokens(acceptance, draft_tokens) / (1 + draft_tokens * costs)
 
 
 def judge(guesses: Sequence[Guess], logits: Tensor, sampling: Sampling, generator: torch.Generator) -> tuple[int, int]:
@@ -158,7 +165,11 @@ def rounds(
     refused, with ValueError and before anything is read: a draft model with other tokens, and a cache that cannot be
     truncated. After each round, and whatever interrupts one, the cache holds the text except its last token, or less.
     """
-    prompt, max_new_tokens, stop_tokens, slots = checked_request(model, prompt, max_new_tokens, stop_tokens, seed)
+    prompt, max_new_tokens, stop_tokens, slots = checked_request(
+        model, prompt, max_new_tokens, stop_tokens, sampling, seed
+    )
+    if not isinstance(drafter, Drafter):
+        raise ValueError(f"drafter must be a Drafter, such as PromptLookup(), not {drafter!r}")
     if whole(draft_tokens, "draft_tokens") < 1:
         raise ValueError(f"draft_tokens must be at least 1, not {draft_tokens}: generation.generate needs no draft")
     check_empty(cache, "the cache")
@@ -166,7 +177,7 @@ def rounds(
         cache = ContiguousCache(model.config, 1, slots, model.dtype, model.device)
     check_goes_back(cache, "the cache")
     drafter.begin(model, cache, slots)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole(seed, "the seed"))
     if warm_up:
         throw_away_pass(model)
 

@@ -173,9 +173,12 @@ def test_a_loop_leaves_the_requests_of_others_alone() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [(lambda: poisson(asked(2), 0.0), "the rate must be a number above 0, not 0.0"),
+     (lambda: poisson([], nan), "not nan"), (lambda: poisson(asked(2), "often"), "not 'often'"),
+     (lambda: on_off(asked(2), 1.0, 1.0, None), "off_s .* not None"),
+     (lambda: ClosedLoop(asked(2), 1, 1.0, seed=nan), "the seed must be a whole number, not nan"),
      (lambda: poisson(asked(2), nan), "not nan"), (lambda: poisson(asked(2), inf), "not inf"),
      (lambda: poisson(asked(2), -1.0), "not -1.0"), (lambda: poisson(asked(2), 1.0, seed=0.5), "the seed"),
-     (lambda: poisson(asked(2), 1e-320), "'r0' arrives at inf s"),
+     (lambda: poisson(asked(2), 1e-320), "at which 'r0' arrives must be a number of at least 0, not inf"),
      (lambda: on_off(asked(2), 1.0, 0.0, 1.0), "on_s must be"), (lambda: on_off(asked(2), 1.0, 1.0, -1.0), "not -1.0"),
      (lambda: on_off(asked(2), 0.0, 1.0, 1.0), "the rate"), (lambda: on_off(asked(2), 1.0, 1.0, inf), "not inf"),
      (lambda: bursts(asked(2), 0, 1.0), "at least one request, not 0"), (lambda: bursts(asked(2), 1, 0.0), "every_s"),

@@ -276,9 +276,30 @@ def test_those_who_pause_hold_their_blocks() -> None:
         check(Plan({running[0]: 1}), [], running, Memory(2, 5, 2))
 
 
+def test_who_leaves_as_a_step_begins_gets_nothing_from_it() -> None:
+    arrival = Arrival(0, Request((1,), 5, name="A"), cancel_s=2)
+    (record,) = simulate(OneAtATime(), ROOMY, [arrival], A_PASS).requests
+    assert (record.token_times_s, record.ended_s, record.outcome) == ([1, 2], 2, "cancelled")
+
+
+def test_of_those_who_come_at_one_moment_the_first_in_the_list_came_first() -> None:
+    later, sooner = (Arrival(0, Request((1,), 2, name=name)) for name in "AB")
+    assert ends(simulate(OneAtATime(), ROOMY, [sooner, later], A_PASS)) == "B2 A4"
+
+
+def test_the_last_in_rank_is_preempted_though_another_was_admitted_last() -> None:
+    """Shortest first: B comes after A, is shorter, and the two do not fit together to their ends."""
+    log = simulate(Continuous(ageing=1), Memory(2, 8, 1), asked((0, 3, 6), (0.5, 3, 3)), A_PASS)
+    assert {record.name: record.preempted_s for record in log.requests} == {"A": [3], "B": []}
+
+
 @pytest.mark.parametrize(
     "call, said",
     [
+        (lambda: Continuous(reserve="no"), "reserve must be True or False, not 'no'"),
+        (lambda: Arrival(0, "what?"), "what arrives must be a Request, not 'what\\?'"),
+        (lambda: Arrival("soon", Request((1,), 1)), "must be a number of at least 0, not 'soon'"),
+        (lambda: Arrival(0, Request((1,), 1), reads=float("nan")), "reads of '' must be a number"),
         (lambda: Memory(0, 4), "at least 1 of everything, not rows = 0"),
         (lambda: Memory(2, 4, 0), "not block_size = 0"),
         (lambda: Memory(2, 1.5), "blocks must be a whole number, not 1.5"),
@@ -289,13 +310,19 @@ def test_those_who_pause_hold_their_blocks() -> None:
             lambda: simulate(Continuous(budget=3), ROOMY, asked((0, 1, 1)), A_PASS),
             "a budget of 3 tokens for 4 rows: each may decode one in a step",
         ),
-        (lambda: CostModel(0, 0), "each must be at least 0, and one of them more"),
-        (lambda: CostModel(1, -1), "costs of"),
-        (lambda: CostModel(float("nan")), "costs of"),
-        (lambda: Arrival(-1, Request((1,), 1, name="x")), "'x' arrives at -1 s: give a time of at least 0"),
-        (lambda: Arrival(float("inf"), Request((1,), 1)), "arrives at inf s"),
+        (lambda: CostModel(0, 0), "one of them must be more than 0"),
+        (lambda: CostModel(1, -1), "token_s must be a number of at least 0, not -1"),
+        (lambda: CostModel(float("nan")), "pass_s must be a number of at least 0, not nan"),
+        (
+            lambda: Arrival(-1, Request((1,), 1, name="x")),
+            "at which 'x' arrives must be a number of at least 0, not -1",
+        ),
+        (lambda: Arrival(float("inf"), Request((1,), 1)), "arrives must be a number of at least 0, not inf"),
         (lambda: Arrival(3, Request((1,), 1, name="x"), cancel_s=2), "'x' arrives at 3 s and leaves at 2 s"),
-        (lambda: Arrival(0, Request((1,), 1, name="x"), reads=-1), "the client of 'x' reads -1 tokens"),
+        (
+            lambda: Arrival(0, Request((1,), 1, name="x"), reads=-1),
+            "reads of 'x' must be a number of at least 0, not -1",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(call: object, said: str) -> None:

@@ -327,6 +327,20 @@ def test_an_engine_that_plans_do_not_fit_is_refused() -> None:
         EngineWorker(engine)
     with pytest.raises(ValueError, match="a buffer of 0 tokens"):
         Server(Continuous(), CountingWorker(MEMORY, 9), SimulatedClock(COST), buffer=0)
+    for wrong in (float("nan"), 1.5):  # nothing is less than NaN, so no client would be too slow
+        with pytest.raises(ValueError, match=f"buffer must be a whole number, not {wrong}"):
+            Server(Continuous(), CountingWorker(MEMORY, 9), SimulatedClock(COST), buffer=wrong)
+    for wrong in (0, float("nan")):
+        with pytest.raises(ValueError, match=f"max_positions must be .* not {wrong}"):
+            CountingWorker(MEMORY, wrong)
+
+
+def test_a_client_takes_a_number_of_tokens() -> None:
+    server = Server(Continuous(), CountingWorker(MEMORY, 99), SimulatedClock(COST))
+    server.submit(request_of(0, 4, 2), reads=0)
+    for wrong, said in ((float("nan"), "a whole number, not nan"), (-1, "'r0' cannot take -1 tokens")):
+        with pytest.raises(ValueError, match=said):
+            server.took("r0", wrong)
 
 
 def test_memory_that_somebody_else_holds_is_noticed_before_anything_is_read() -> None:

@@ -26,6 +26,7 @@ from course_lib.caches import (
     ContiguousCache,
     Floats,
     ForgettingCache,
+    Integers,
     MostSeen,
     PagedCache,
     RoundedCache,
@@ -221,8 +222,9 @@ def test_every_cache_that_goes_back_gives_its_plain_tokens_and_is_never_read_whe
         ForgettingCache(SMALL, 1, Window(8), torch.float64),
         ForgettingCache(SMALL, 1, MostSeen(8, 4), torch.float64),
         RoundedCache(SMALL, 1, 64, Floats(torch.float16), Floats(torch.float16), 4, torch.float64),
+        RoundedCache(SMALL, 1, 64, Integers(8, 4, per_channel=True), Floats(torch.float16), 0, torch.float64),
     ],
-    ids=["window", "most seen", "newest as they came"],
+    ids=["window", "most seen", "newest as they came", "four tokens at once"],
 )
 def test_a_cache_that_cannot_go_back_is_refused_before_anything_is_read(cache: Cache) -> None:
     said = f"cache is a {type(cache).__name__}, which cannot take back"
@@ -374,6 +376,26 @@ def test_expected_tokens_are_those_of_a_coin_thrown_for_each_guess() -> None:
     assert expected_tokens(0, 8) == 1 and expected_tokens(1, 8) == 9
     for a, K in product((0.1, 0.55, 0.9), (1, 4, 8)):
         assert expected_tokens(a, K) == pytest.approx((1 - a ** (K + 1)) / (1 - a), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: expected_tokens(1.5, 4), "a share from 0 to 1, not 1.5"),
+        (lambda: expected_tokens(float("nan"), 4), "the acceptance must be a number of at least 0, not nan"),
+        (lambda: expected_tokens(0.5, -1), "draft_tokens must be at least 0, not -1"),
+        (lambda: expected_tokens(0.5, 1.5), "draft_tokens must be a whole number, not 1.5"),
+        (lambda: speed_up(0.5, 2, -1), "draft_cost must be a number of at least 0, not -1"),
+        (lambda: speed_up(0.5, 2, 0, "1"), "token_cost must be a number of at least 0, not '1'"),
+        (lambda: next(rounds(TARGET, PROMPT, drafter=None, max_new_tokens=4)), "must be a Drafter"),
+        (lambda: run(RIGHT, sampling=0.7), "sampling must be a Sampling"),
+        (lambda: run(RIGHT, cache=[]), "the cache must be a cache"),
+        (lambda: DraftModel(TARGET, "mine"), "the draft's cache must be a cache"),
+    ],
+)
+def test_what_is_no_number_no_drafter_or_no_cache_is_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call()
 
 
 def test_what_a_draft_gains_by_hand() -> None:

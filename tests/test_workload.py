@@ -68,3 +68,10 @@ def test_lengths_that_make_no_sense_are_refused(arguments: tuple[int, float, int
 def test_a_mix_of_nothing_is_refused(count: int, vocab_size: int) -> None:
     with pytest.raises(ValueError, match=f"{count} requests from a vocabulary of {vocab_size}"):
         mix(count, vocab_size)
+
+
+@pytest.mark.parametrize("seed", [None, float("nan")])
+def test_a_mix_has_a_seed(seed: object) -> None:
+    """Without one it would be another mix each time."""
+    with pytest.raises(ValueError, match="the seed must be a whole number"):
+        mix(3, 5, seed=seed)

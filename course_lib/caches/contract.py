@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from operator import index
 
 import torch
@@ -24,9 +25,21 @@ def whole(value: int, what: str) -> int:
     NumPy's and torch's integers are taken, too: a 0-d tensor is equal to others but hashes by identity.
     """
     try:
-        return index(value)
+        return int(index(value))  # a bool is a number, too
     except TypeError:
         raise ValueError(f"{what} must be a whole number, not {value!r}") from None
+
+
+def real(value: float, what: str, least: float | None = None, above: float | None = None) -> float:
+    """`value` as a plain float; ValueError unless it is a finite number, at least `least`, or more than `above`."""
+    try:
+        fine = isfinite(value) and (least is None or value >= least) and (above is None or value > above)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # a text, several numbers, one that is too large
+        fine = False
+    if not fine:
+        bound = "" if least is above is None else f" of at least {least}" if above is None else f" above {above}"
+        raise ValueError(f"{what} must be a number{bound}, not {value!r}")
+    return float(value)
 
 
 class CacheFull(Exception):

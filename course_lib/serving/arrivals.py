@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
-from math import isfinite
 from operator import attrgetter
 from random import Random
 
-from course_lib.caches.contract import whole
+from course_lib.caches.contract import real, whole
 from course_lib.serving.record import Arrival, RequestRecord
 from course_lib.serving.request import Request
 
@@ -24,7 +23,8 @@ def poisson(requests: Sequence[Request], rate_per_s: float, seed: int = 0) -> li
 
     A Poisson process. More requests begin as fewer do. ValueError for a rate that is not above 0.
     """
-    return arrive(requests, accumulate(gap / positive(rate_per_s, "the rate") for gap in unit_gaps(seed)))
+    rate = real(rate_per_s, "the rate", above=0)
+    return arrive(requests, accumulate(gap / rate for gap in unit_gaps(seed)))
 
 
 def on_off(requests: Sequence[Request], rate_per_s: float, on_s: float, off_s: float, seed: int = 0) -> list[Arrival]:
@@ -32,11 +32,10 @@ def on_off(requests: Sequence[Request], rate_per_s: float, on_s: float, off_s: f
 
     Over a whole number of turns the mean rate is rate_per_s · on_s / (on_s + off_s). ValueError for what is no time.
     """
-    rate, on = positive(rate_per_s, "the rate"), positive(on_s, "on_s")
-    if not (isfinite(off_s) and off_s >= 0):
-        raise ValueError(f"off_s must be a number of seconds of at least 0, not {off_s}")
+    rate, on = real(rate_per_s, "the rate", above=0), real(on_s, "on_s", above=0)
+    off = real(off_s, "off_s", least=0)
     busy = accumulate(gap / rate for gap in unit_gaps(seed))  # the time as one would count it without the quiet times
-    return arrive(requests, (time + time // on * off_s for time in busy))
+    return arrive(requests, (time + time // on * off for time in busy))
 
 
 def bursts(requests: Sequence[Request], size: int, every_s: float) -> list[Arrival]:
@@ -46,7 +45,7 @@ def bursts(requests: Sequence[Request], size: int, every_s: float) -> list[Arriv
     """
     if whole(size, "the size of a burst") < 1:
         raise ValueError(f"a burst has at least one request, not {size}")
-    every = positive(every_s, "every_s")
+    every = real(every_s, "every_s", above=0)
     return arrive(requests, (number // size * every for number in range(len(requests))))
 
 
@@ -70,8 +69,8 @@ class ClosedLoop:
         object.__setattr__(self, "requests", tuple(self.requests))
         if whole(self.users, "the number of users") < 1:
             raise ValueError(f"a closed loop needs at least one user, not {self.users}")
-        if not (isfinite(self.think_s) and self.think_s >= 0):
-            raise ValueError(f"think_s must be a number of seconds of at least 0, not {self.think_s}")
+        real(self.think_s, "think_s", least=0)
+        object.__setattr__(self, "seed", whole(self.seed, "the seed"))
         places = {request.name: place for place, request in enumerate(self.requests)}
         if len(places) < len(self.requests):
             raise ValueError("two requests have one name: give each its own, or nobody can tell whose answer has come")
@@ -110,9 +109,3 @@ def unit_gaps(seed: int) -> Iterator[float]:
 
 def arrive(requests: Sequence[Request], times_s: Iterator[float]) -> list[Arrival]:
     return [Arrival(time, request) for request, time in zip(requests, times_s)]  # as many as there are requests
-
-
-def positive(value: float, what: str) -> float:
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"{what} must be a number above 0, not {value}")
-    return value

@@ -14,6 +14,7 @@ from itertools import pairwise, zip_longest
 from math import isfinite
 from statistics import fmean
 
+from course_lib.caches.contract import real
 from course_lib.metrics import Timing, percentile
 from course_lib.serving.record import Log, RequestRecord, StepRecord
 
@@ -60,9 +61,8 @@ class Targets:
 
     def __post_init__(self) -> None:
         for name in ("ttft_s", "tpot_s"):
-            target = getattr(self, name)
-            if target is not None and not (isfinite(target) and target > 0):
-                raise ValueError(f"a target of {name} = {target}: give a number of seconds above 0, or None")
+            if (target := getattr(self, name)) is not None:
+                real(target, f"a target of {name}, if there is one,", above=0)
 
     def met(self, timing: Timing) -> bool:
         """Whether both were kept. An answer of one token has no TPOT: its TTFT decides alone.

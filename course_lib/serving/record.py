@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import inf
 from typing import Literal, NamedTuple
 
+from course_lib.caches.contract import real
 from course_lib.metrics import Timing
 from course_lib.serving.request import Request
 
@@ -33,12 +34,14 @@ class Arrival:
     reads: float = inf
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.time_s) and self.time_s >= 0):
-            raise ValueError(f"{self.request.name!r} arrives at {self.time_s} s: give a time of at least 0")
-        if not self.cancel_s >= self.time_s:
+        if not isinstance(self.request, Request):
+            raise ValueError(f"what arrives must be a Request, not {self.request!r}")
+        real(self.time_s, f"the seconds at which {self.request.name!r} arrives", least=0)
+        for name in ("cancel_s", "reads"):
+            if getattr(self, name) != inf:
+                real(getattr(self, name), f"{name} of {self.request.name!r}", least=0)
+        if self.cancel_s < self.time_s:
             raise ValueError(f"{self.request.name!r} arrives at {self.time_s} s and leaves at {self.cancel_s} s")
-        if not self.reads >= 0:
-            raise ValueError(f"the client of {self.request.name!r} reads {self.reads} tokens: give 0 or more")
 
 
 @dataclass

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.caches.contract import whole
-from course_lib.generation import GREEDY, Sampling, draw, stop_set
+from course_lib.generation import GREEDY, Sampling, check_sampling, draw, stop_set
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class Request:
         object.__setattr__(self, "max_new_tokens", whole(self.max_new_tokens, "max_new_tokens"))
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
-        if not isinstance(self.sampling, Sampling):
-            raise ValueError(f"sampling must be a Sampling, such as Sampling(temperature=0.8), not {self.sampling!r}")
+        check_sampling(self.sampling)
         object.__setattr__(self, "stop_tokens", stop_set(self.stop_tokens))
         object.__setattr__(self, "seed", whole(self.seed, "the seed"))
         if not 0 <= self.seed < 2**63:

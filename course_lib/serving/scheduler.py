@@ -154,6 +154,8 @@ class Continuous(Scheduler):
         super().__post_init__()
         if self.budget is not None and whole(self.budget, "the budget") < 1:
             raise ValueError(f"a budget of {self.budget} tokens: nobody could ever read")
+        if not isinstance(self.reserve, bool):
+            raise ValueError(f"reserve must be True or False, not {self.reserve!r}")
 
     def plan(self, waiting: Sequence[Job], running: Sequence[Job], memory: Memory) -> Plan:
         budget = self.budget or memory.rows * memory.slots  # more than anybody could read

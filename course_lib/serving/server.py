@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Protocol
 
+from course_lib.caches.contract import whole
 from course_lib.metrics import clock as clock_of
 from course_lib.serving.record import Arrival, Follow, Log, Outcome, Read, RequestRecord, StepRecord
 from course_lib.serving.request import Request
@@ -80,7 +81,7 @@ class Server:
     def __init__(
         self, scheduler: Scheduler, worker: Worker, clock: Clock, *, buffer: int = 64, follow: Follow | None = None
     ) -> None:
-        if buffer < 1:
+        if whole(buffer, "buffer") < 1:
             raise ValueError(f"a buffer of {buffer} tokens: a client must be allowed to leave at least 1 unread")
         self.scheduler, self.worker, self.clock = scheduler, worker, clock
         self.buffer, self.follow = buffer, follow
@@ -250,6 +251,8 @@ class Server:
         """The client of a request has taken so many tokens more. Nothing changes for one that takes all there are."""
         if name not in self.records:
             raise ValueError(f"there is no request {name!r} whose client could take tokens")
+        if whole(tokens, "the number of tokens") < 0:
+            raise ValueError(f"the client of {name!r} cannot take {tokens} tokens")
         if name in self.clients:
             self.clients[name] += tokens
 

@@ -9,10 +9,10 @@ one thing changed. What a simulation cannot know is when a model would stop by i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
-from math import isfinite
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from course_lib.caches.contract import real, whole
 from course_lib.serving.engine import pass_for
 from course_lib.serving.record import Arrival, Log, Read
 from course_lib.serving.request import Request
@@ -36,9 +36,9 @@ class CostModel:
     pair_s: float = 0.0
 
     def __post_init__(self) -> None:
-        costs = astuple(self)
-        if not all(isfinite(cost) and cost >= 0 for cost in costs) or not any(costs):
-            raise ValueError(f"costs of {costs} seconds: each must be at least 0, and one of them more")
+        costs = [real(cost, name, least=0) for name, cost in asdict(self).items()]
+        if not any(costs):
+            raise ValueError(f"costs of {costs} seconds: one of them must be more than 0")
 
     def seconds(self, reads: Iterable[Read]) -> float:
         """How long a step takes in which these are read."""
@@ -87,7 +87,9 @@ class CountingWorker:
     """A worker that does to the numbers of jobs what an engine does to sequences, and nothing else."""
 
     def __init__(self, memory: Memory, max_positions: int) -> None:
-        self.memory, self.max_positions = memory, max_positions
+        self.memory, self.max_positions = memory, whole(max_positions, "max_positions")
+        if self.max_positions < 1:
+            raise ValueError(f"max_positions must be at least 1, not {max_positions}")
 
     def take(self, job: Job, request: Request) -> None:
         request.check_room(self.max_positions, self.memory.slots)

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import isfinite
 from os import PathLike
 from pathlib import Path
 from random import Random
 from typing import BinaryIO, NamedTuple
 
-from course_lib.caches.contract import whole
+from course_lib.caches.contract import real, whole
 from course_lib.serving.record import Arrival
 from course_lib.serving.request import Request
 
@@ -60,8 +59,7 @@ class Trace:
         `most_new` tokens, for a model or a cache that is smaller than the one of the trace; `cut` counts them. A longer
         trace begins as a shorter one does. ValueError for what makes no sense, or is too much to make.
         """
-        if not (isfinite(faster) and faster > 0):
-            raise ValueError(f"faster must be a number above 0, such as 2.0 for twice the rate, not {faster}")
+        faster = real(faster, "faster (2.0 is twice the rate)", above=0)
         if not 1 <= whole(vocab_size, "the vocabulary") <= MOST_TOKENS:
             raise ValueError(f"a vocabulary has 1 to {MOST_TOKENS:,} tokens, not {vocab_size}")
         for name, most in (("most_prompt", most_prompt), ("most_new", most_new)):
@@ -75,7 +73,7 @@ class Trace:
                 f"the prompts hold {sum(prompts):,} tokens in all, more than {MOST_PROMPT_TOKENS:,}: "
                 "read a smaller part of the trace, or cut prompts with most_prompt"
             )
-        random, arrivals = Random(seed), []
+        random, arrivals = Random(whole(seed, "the seed")), []
         tokens = tuple(range(vocab_size))  # one object each, however often it is drawn: that saves most of the memory
         for number, (row, length) in enumerate(zip(self.rows, prompts)):
             prompt = tuple(random.choices(tokens, k=length))
@@ -174,7 +172,9 @@ def nanoseconds(text: str, number: int) -> int:
     except ValueError:  # month 13
         moment = None
     if match is None or moment is None:
-        raise ValueError(f"line {number}: {shown(text)} is no time: write it as 2023-11-16 18:17:03.9799600")
+        raise ValueError(
+            f"line {number}: {shown(text)} is no time: write it as 2023-11-16 18:17:03.9799600, without quotes"
+        )
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since // timedelta(seconds=1)) * 10**9 + int((match[2] or "").ljust(9, "0"))
 

@@ -7,10 +7,10 @@ and its queue hard to plan. Everything is seeded. The texts are random tokens: h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from math import exp, log
 from random import Random
 
-from course_lib.caches.contract import whole
+from course_lib.caches.contract import real, whole
 from course_lib.serving.request import Request
 
 
@@ -30,10 +30,7 @@ class Lengths:
             raise ValueError(
                 f"a median of {self.median} must be at least 1 and at most {self.most}, the largest length"
             )
-        if not (isfinite(self.spread) and self.spread >= 0):
-            raise ValueError(
-                f"a spread of {self.spread} must be a number of at least 0, where all lengths are the same"
-            )
+        real(self.spread, "a spread (0: all lengths are the same)", least=0)
 
     def draw(self, random: Random) -> int:
         drawn = random.normalvariate(log(self.median), self.spread)
@@ -52,7 +49,7 @@ def mix(
     """
     if whole(count, "the number of requests") < 1 or whole(vocab_size, "the vocabulary") < 1:
         raise ValueError(f"{count} requests from a vocabulary of {vocab_size}: each must be at least 1")
-    random = Random(seed)
+    random = Random(whole(seed, "the seed"))
     requests = []
     for number in range(count):
         tokens, new = prompts.draw(random), answers.draw(random)
