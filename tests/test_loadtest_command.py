@@ -1,0 +1,126 @@
+"""`course loadtest` as a person meets it: what it prints, writes and returns, and Ctrl-C."""
+
+import json
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from course_command import call, start
+from scripted_server import Script, ScriptedServer, Visit, after_two, answers, plan, scripted_server
+
+
+def words(server: ScriptedServer, *more: str) -> list[str]:
+    return ["loadtest", "--url", server.url, "--model", "m", *more]
+
+
+def test_the_table_fits_80_columns_and_says_what_it_rests_on(tmp_path: Path) -> None:
+    target = tmp_path / "run.json"
+    with scripted_server(plan([1] * 4)) as server:
+        asked = ("--requests", "5", "--rate", "50", "--ttft-target", "30", "--json", str(target))
+        result = call(*words(server, *asked))
+    assert result.exit_code == 0, result.output
+    for word in ("TTFT", "ITL", "TPOT", "end to end", "p99", "goodput", "5 of 5 within the targets", "5 answers",
+                 "15 gaps", "counted by the server, one in each piece", "a client cannot see them"):  # fmt: skip
+        assert word in result.stdout, word
+    assert "Went wrong" not in result.stdout and max(map(len, result.stdout.splitlines())) <= 80
+    found = json.loads(target.read_text(encoding="utf-8"))
+    assert (found["finished"], found["met"], found["faults"], found["partial"]) == (5, 5, {}, False)
+    assert found["tokens_counted_by"] == {"usage": 5} and found["ttft_s"]["samples"] == 5
+    assert [len(request["token_times_s"]) for request in found["requests"]] == [4] * 5
+
+
+def test_what_went_wrong_is_listed_with_the_words_of_the_server_and_the_status_is_1(tmp_path: Path) -> None:
+    figure = tmp_path / "run.svg"
+    scripts = (plan([1]), answers("429 Slow", '"come back later"'), after_two(lambda visit: visit.end()), plan([1, 2]))
+    with scripted_server(*scripts) as server:
+        asked = ("--arrivals", "closed", "--concurrency", "1", "--requests", "6", "--figure", str(figure))
+        result = call(*words(server, *asked))
+        drawn = figure.read_text(encoding="utf-8")
+        silent = call(*words(server, *asked, "--json", "-"))
+    assert result.exit_code == silent.exit_code == 1
+    assert "- 2 × HTTP 429, such as: come back later" in result.stdout and "2 × ended early" in result.stdout
+    assert "laid out by the lengths of pieces" in result.stdout, "one piece held two tokens, and nobody counted them"
+    assert drawn.startswith("<?xml") and "run.svg" in result.stderr
+    assert set(json.loads(silent.stdout)["faults"]) == {"HTTP 429", "ended early"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "gaps"),
+    [("poisson", 6, None), ("bursts", 6, [0, 0, 0.03, 0, 0]), ("closed", 6, None), ("day.csv", 3, [0.02, 0.04])],
+)
+def test_requests_come_as_they_are_told_to(
+    kind: str, number: int, gaps: list[float] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ("TIMESTAMP,ContextTokens,GeneratedTokens", "2023-11-16 18:15:46.00,30,7", "2023-11-16 18:15:47.00,900,70",
+             "2023-11-16 18:15:49.00,20,1")  # fmt: skip
+    Path("day.csv").write_text("\n".join(lines))
+    rate = "33.333333" if kind == "day.csv" else "100"
+    with scripted_server(plan([1])) as server:
+        limits = ("--prompt-tokens", "40", "--new-tokens", "9")
+        asked = ("--arrivals", kind, "--rate", rate, "--concurrency", "3", "--requests", "6", *limits)
+        result = call(*words(server, *asked, "--json", "-"))
+    found = json.loads(result.stdout)
+    times = [request["arrival_s"] for request in found["requests"]]
+    assert (len(times), found["partial"]) == (number, False)
+    if gaps is not None:
+        assert [after - before for before, after in pairwise(times)] == pytest.approx(gaps)
+    asked_for = [(len(v.body["messages"][0]["content"].split()), v.body["max_tokens"]) for v in server.visits[1:]]
+    assert sorted(asked_for) == ([(20, 1), (30, 7), (40, 9)] if kind == "day.csv" else [(40, 9)] * 6)
+
+
+def test_a_tokenizer_lays_out_the_tokens_of_a_piece() -> None:
+    async def packed(visit: Visit) -> None:
+        visit.begin()
+        visit.piece("The capital", 2)
+        visit.piece(" of France is Paris", 4)
+        visit.finish()
+
+    with scripted_server(packed) as server:
+        asked = ("--requests", "2", "--rate", "50", "--tokenizer", "smollm2")
+        found = json.loads(call(*words(server, *asked, "--json", "-")).stdout)
+    assert found["tokens_counted_by"] == {"usage and tokenizer": 2}
+    assert [len(set(request["token_times_s"])) for request in found["requests"]] == [2, 2]
+
+
+WRONG = {
+    "no server": (["--url", "http://127.0.0.1:9"], 1, "no connection"),
+    "no address": (["--url", "127.0.0.1"], 2, "'127.0.0.1' is no address"),
+    "no rate": (["--rate", "0"], 2, "rate"),
+    "no time": (["--timeout", "nan"], 2, "nan"),
+    "no target": (["--ttft-target", "-1"], 2, "ttft_s"),
+    "no kind": (["--arrivals", "monsoon"], 2, "monsoon"),
+    "no key": (["--api-key-env", "COURSE_NO_SUCH_KEY"], 2, "COURSE_NO_SUCH_KEY"),
+    "no format": (["--figure", "run.pdf"], 2, "run.pdf"),
+    "no folder": (["--figure", "/nosuch/run.png"], 2, "/nosuch/run.png"),
+    "no JSON": (["--json", "/nosuch/run.json"], 2, "/nosuch"),
+    "no tokenizer": (["--tokenizer", "/nosuch"], 2, "/nosuch"),
+}
+
+
+@pytest.mark.parametrize(("more", "status", "named"), WRONG.values(), ids=WRONG)
+def test_a_wrong_call_is_answered_in_one_line(more: list[str], status: int, named: str) -> None:
+    result = call("loadtest", "--model", "m", *(["--url", "http://127.0.0.1:9"] if "--url" not in more else []), *more)
+    assert (result.exit_code, result.stdout) == (status, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ") and line.endswith(")") and named in line
+
+
+def test_a_server_that_refuses_the_call_is_quoted() -> None:
+    with scripted_server(answers("404 Not Found", '{"error": {"message": "no model m here"}}')) as server:
+        result = call(*words(server))
+    assert result.exit_code == 2 and "HTTP 404: no model m here" in result.stderr
+
+
+def test_ctrl_c_prints_what_was_measured_and_that_it_is_a_part() -> None:
+    scripts: tuple[Script, ...] = (plan([1, 1]), plan([1, 1]), plan([1, 1]), plan([1], first_s=60.0))
+    with scripted_server(*scripts) as server:
+        process = start(*words(server, "--rate", "200", "--requests", "9"))
+        while len(server.visits) < 10:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.splitlines()[-1] == "stopped" and "Traceback" not in err
+    assert "Stopped: 9 of 9 requests had come." in out and "TTFT" in out
+    assert "were under way when it was stopped" in " ".join(out.split())
