@@ -2,6 +2,7 @@
 
     python start.py                      install what is missing, fetch the model, open the first notebook
     python start.py test [PYTEST ARGS]   install what the tests need too, and run all of them
+    python start.py serve                install what a real serving engine needs too, and start it
     python start.py COMMAND ...          run one of the commands below; COMMAND --help says more about it
     python start.py --help               show this text and install nothing
 
@@ -82,6 +83,7 @@ COMMANDS = {
     "loadtest": "send requests to a server and measure what its users wait for",
     "test": "run all tests",
 }
+EXTRAS = {"test": "test", "serve": "serve"}  # of pyproject.toml: what a command needs beside the course
 
 
 class Problem(Exception):
@@ -150,12 +152,16 @@ def why_remake(stamp: dict[str, str], torch: str) -> str:
     return ""
 
 
-def make_venv(torch: str) -> None:
-    """A .venv with pip in it: the one that is there, or a new one. Its stamp says for what it was made."""
+def make_venv(torch: str) -> list[str]:
+    """A .venv with pip in it: the one that is there, or a new one. Its stamp says for what it was made, and that
+    nothing is installed; what was, comes back.
+    """
     if os.path.lexists(VENV):
         reason = why_remake(read_stamp(), torch)
         if not reason:
-            return write_stamp(torch, installed=[])
+            before = list(read_stamp().get("installed", []))
+            write_stamp(torch, installed=[])
+            return before
         say(f".venv {reason}: making it anew")
         STAMP.unlink(missing_ok=True)
     say(f"Making .venv with Python {VERSION} ...")
@@ -165,6 +171,7 @@ def make_venv(torch: str) -> None:
     if done.returncode or not pip_version():
         raise Problem("cannot make .venv: " + explain(done.stdout + done.stderr))
     write_stamp(torch, installed=[])
+    return []
 
 
 @contextlib.contextmanager
@@ -291,7 +298,7 @@ def install(torch: str, extra: str) -> None:
         has_torch = any(site_packages().glob("torch-*.dist-info")) and read_stamp().get("torch") == torch
         free = shutil.disk_usage(VENV if VENV.exists() else HERE).free
         check_space(free / 1e9, PEAK_GB_BESIDE_TORCH if has_torch else PEAK_GB[torch])
-        make_venv(torch)
+        before = make_venv(torch)
         LOG.write_bytes(b"")
         drop_half_installed()
         if pip_version() < PIP_WITH_RAW_PROGRESS:
@@ -305,7 +312,8 @@ def install(torch: str, extra: str) -> None:
         pip_install("Installing 1/2: torch", *source, "-c", "constraints.txt", "torch")
         target = f".[{extra}]" if extra else "."
         pip_install("Installing 2/2: the course and its libraries", "-c", "constraints.txt", "-e", target)
-        write_stamp(torch, installed=[wanted(torch, ""), wanted(torch, extra)])
+        kept = {wanted(torch, each) for each in EXTRAS.values()}.intersection(before)
+        write_stamp(torch, installed=[wanted(torch, ""), wanted(torch, extra), *kept])
 
 
 def show_help() -> None:
@@ -383,11 +391,12 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, signal.default_int_handler)
     try:
         torch, words = parse(arguments)
-        extra = "test" if words[:1] == ["test"] else ""
-        if words[1:] and words[1] in ("-h", "--help") and not extra and not COURSE.exists():
+        test = words[:1] == ["test"]
+        asks = not test and bool({"-h", "--help"}.intersection(words[1:2]))
+        if asks and not COURSE.exists():
             say(f"The help of {words[0]} comes with the course, which is not installed yet: installing it first")
-        install(torch, extra)
-        if extra:
+        install(torch, EXTRAS.get(words[0], "") if words and not asks else "")
+        if test:
             return run([str(PYTHON), str(HERE / "tests" / "run_all.py"), *words[1:]], environment())
         return hand_over(words) if words else fetch() or hand_over(["lab"])
     except KeyboardInterrupt:

@@ -188,6 +188,18 @@ def test_test_installs_its_extra_and_passes_words_and_status(
     assert course.run("doctor").stderr == "", "what the tests needed must not make the course stale"
 
 
+def test_serve_installs_its_extra_and_keeps_that_of_the_tests(
+    ready: tuple[Course, subprocess.CompletedProcess[str]],
+) -> None:
+    course, _ = ready
+    assert course.run("serve", "--help").stderr == "" and course.installed("server") == ""
+    done = course.run("serve", "--port", "8001")
+    assert json.loads(done.stdout)["words"] == ["serve", "--port", "8001"]
+    assert course.installed("server") == "1.0"
+    for words in (["serve"], ["test"], ["doctor"]):
+        assert course.run(*words).stderr == "", "nothing is installed again"
+
+
 def test_changed_constraints_and_half_installed_packages_are_mended(
     ready: tuple[Course, subprocess.CompletedProcess[str]],
 ) -> None:

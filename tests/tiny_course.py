@@ -43,7 +43,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
         time.sleep(0.02)
     return make_wheel(
         wheel_directory, "kv_cache_course", "1.0", {"kv_cache_course.pth": os.getcwd() + "\n"},
-        "Requires-Dist: torch\nProvides-Extra: test\nRequires-Dist: checker; extra == 'test'\n",
+        "Requires-Dist: torch\nProvides-Extra: test\nRequires-Dist: checker; extra == 'test'\n"
+        "Provides-Extra: serve\nRequires-Dist: server; extra == 'serve'\n",
         "[console_scripts]\ncourse = tiny_cli:main\n",
     )
 """
@@ -109,7 +110,8 @@ def make_course(folder: Path) -> Course:
     wheels.mkdir(parents=True)
     for version in ("1.0", "2.0"):
         make_wheel(wheels, "torch", version, {"torch.py": f"build = 'default {version}'"})
-    make_wheel(wheels, "checker", "1.0", {"checker.py": ""})
+    for name in ("checker", "server"):
+        make_wheel(wheels, name, "1.0", {f"{name}.py": ""})
     tree = folder / "course"
     (tree / "tests").mkdir(parents=True)
     shutil.copy(ROOT / "start.py", tree)
