@@ -63,26 +63,33 @@ class Departure:
 
 
 def departure(one: Run, other: Run) -> Departure:
-    """Compare two runs of one prompt, made in one dtype. ValueError if they are not."""
+    """Why two runs of one prompt, made in one dtype, went different ways, or that they did not. ValueError if they are
+    not of one prompt or one dtype.
+
+    It answers what is often called first_divergence(run_a, run_b): the layer, the part of it, the run and the token
+    where they first differ by more than rounding, or that no such place exists and two tokens were nearly tied.
+    """
     if one.prompt != other.prompt:
         raise ValueError(f"{one.name} and {other.name} are answers to different prompts: give both the same")
     if one.dtype != other.dtype:
         raise ValueError(f"{one.name} is in {one.dtype}, {other.name} in {other.dtype}: what rounding may do differs")
-    pairs = zip(one.tokens, other.tokens)
-    token = next((number for number, (left, right) in enumerate(pairs) if left != right), None)
-    shorter = min(len(one.tokens), len(other.tokens))
-    common = len(one.prompt) + (shorter if token is None else token)  # tokens that both have read, and no others
-    parts = common_part(one.trace, other.trace, common), common_part(other.trace, one.trace, common)
-    place = first_divergence(*parts, share(one.dtype))
+    token, shorter = parting(one, other), min(len(one.tokens), len(other.tokens))
+    place = first_divergence(*common_traces(one, other), share(one.dtype))
     if place is not None:
-        return Departure("bug", f"Not rounding: {place}", place, token)
+        # of two layers only the later one may be seen to differ, where tolerances are as wide as those of 16 bits
+        late = place.layer > 0 and torch.finfo(one.dtype).bits == 16
+        said = (
+            f"{place.place} It may begin before that, as what passes for rounding: look in float32." if late else place
+        )
+        return Departure("bug", f"Not rounding: {said}", place, token)
     for number in range(min(len(one.logits), len(other.logits)) if token is None else token + 1):
         left, right = one.logits[number].double(), other.logits[number].double()
         noise = float((left - right).abs().max())
         if not noise <= tolerance(one.dtype, "") * float(torch.maximum(left, right).abs().max()):  # NaN is no noise
             said = (
-                f"Not rounding: the logits of new token {number} are up to {noise:.2g} apart, though no layer differs "
-                "by more than rounding. They may be those of another sequence or position."
+                f"Not rounding: the logits of new token {number} of {one.name} and {other.name} are up to {noise:.2g} "
+                "apart, though no layer differs by more than rounding. They may be those of another sequence or "
+                "position."
             )
             return Departure("bug", said, None, number, noise=noise)
     if token is None:
@@ -105,6 +112,19 @@ def share(dtype: torch.dtype) -> float:
     """The tolerance of what a layer makes. ValueError for a dtype that was never measured."""
     tolerance(dtype, "")  # says which dtypes there are
     return EPSILONS[dtype] * torch.finfo(dtype).eps
+
+
+def parting(one: Run, other: Run) -> int | None:
+    """The number of the first new token that differs; None if the runs agree as far as the shorter one goes."""
+    pairs = zip(one.tokens, other.tokens)
+    return next((number for number, (left, right) in enumerate(pairs) if left != right), None)
+
+
+def common_traces(one: Run, other: Run) -> tuple[Trace, Trace]:
+    """What the layers of both runs made of the text that both have read."""
+    token = parting(one, other)
+    common = len(one.prompt) + (min(len(one.tokens), len(other.tokens)) if token is None else token)
+    return common_part(one.trace, other.trace, common), common_part(other.trace, one.trace, common)
 
 
 def common_part(trace: Trace, other: Trace, tokens: int) -> Trace:

@@ -62,12 +62,14 @@ class Divergence:
             return "The value in layer 0 depends on nothing but the token: another token was read."
         return f"Layer {self.layer - 1} handed on what is right: layer {self.layer} does not use its own weights."
 
-    def __str__(self) -> str:
+    @property
+    def place(self) -> str:
+        """Token, run, layer and part in a sentence."""
         of = f" of {self.name}" if self.name else ""
-        return (
-            f"first difference at token {self.token}{of}, layer {self.layer}, {self.part} ({self.difference:.2g}). "
-            f"{self.meaning}"
-        )
+        return f"first difference at token {self.token}{of}, layer {self.layer}, {self.part} ({self.difference:.2g})."
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.meaning}"
 
 
 @dataclass
@@ -169,24 +171,33 @@ def first_divergence(trace: Trace, reference: Trace, tolerance: float = 3e-4) ->
     token in the same part of the same layer; NaN always counts. The default is ten times what rounding in float32 makes
     of SmolLM2. `reference` must have every position that `trace` has, or ValueError is raised.
     """
+    share = shares(trace, reference)
+    differs = (share > tolerance).nonzero()  # in order of token, layer, part
+    if not len(differs):
+        return None
+    token, layer, part_ = differs[0].tolist()
+    parts = tuple(name for name, much in zip(PARTS, share[token, layer].tolist(), strict=True) if much > tolerance)
+    position = sorted(trace.positions)[token]
+    return Divergence(trace.name, position, layer, PARTS[part_], float(share[token, layer, part_]), parts)
+
+
+def shares(trace: Trace, reference: Trace) -> Tensor:
+    """How far each part of each layer is from the reference, [N, L, 3], the tokens in the order of their positions.
+
+    It is the largest difference of a number, as a share of the largest number that the reference has for that token
+    there; infinite where something is not a number. ValueError if the reference lacks a position.
+    """
     place = {position: i for i, position in enumerate(reference.positions)}
     missing = [position for position in trace.positions if position not in place]
     if missing:
         raise ValueError(f"token {missing[0]} was read, but the reference has {len(place)} tokens: make it longer")
     order = sorted(range(len(trace.positions)), key=lambda i: trace.positions[i])
     wanted = [place[trace.positions[i]] for i in order]
-    shares = []
+    found = []
     for part in PARTS:
         held, right = getattr(trace, part)[order].flatten(2), getattr(reference, part).flatten(2)  # [N, L, numbers]
         right = right[wanted]
         apart = (held - right).abs().amax(2) / right.abs().amax(2)  # [N, L]
         apart = apart.masked_fill((held == right).all(2), 0)  # also where the reference is all zeros
-        shares.append(apart.nan_to_num(nan=torch.inf, posinf=torch.inf))
-    share = torch.stack(shares, dim=2)  # [N, L, 3]
-    differs = (share > tolerance).nonzero()  # in order of token, layer, part
-    if not len(differs):
-        return None
-    token, layer, part_ = differs[0].tolist()
-    parts = tuple(name for name, much in zip(PARTS, share[token, layer].tolist(), strict=True) if much > tolerance)
-    name, position = trace.name, trace.positions[order[token]]
-    return Divergence(name, position, layer, PARTS[part_], float(share[token, layer, part_]), parts)
+        found.append(apart.nan_to_num(nan=torch.inf, posinf=torch.inf))
+    return torch.stack(found, dim=2)

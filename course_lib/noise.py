@@ -8,8 +8,9 @@ in one process, even the bits agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -119,14 +120,17 @@ def ways() -> dict[str, Compute]:
 
 
 @torch.inference_mode()
-def noise_floor(model: Transformer, text: Sequence[int]) -> list[Noise]:
-    """What each way makes of a text [T], against one pass over it. ValueError for tokens that the model lacks."""
+def noise_floor(model: Transformer, text: Sequence[int], compared: Mapping[str, Compute] | None = None) -> list[Noise]:
+    """What each way makes of a text [T], against one pass over it: by default all of `ways`, or those `compared`.
+
+    ValueError for tokens that the model lacks.
+    """
     tokens = torch.tensor(token_ids(model, text, "the text"), device=model.device)
     reference = one_pass(model, tokens)
     largest = reference.abs().max().double()
     best, next_best = reference.double().topk(2, dim=-1).values.unbind(-1)
     found = []
-    for way, compute in ways().items():
+    for way, compute in (compared or ways()).items():
         logits = compute(model, tokens)
         found.append(
             Noise(
@@ -139,3 +143,19 @@ def noise_floor(model: Transformer, text: Sequence[int]) -> list[Noise]:
             )
         )
     return found
+
+
+def noise_table(
+    model: Transformer,
+    text: Sequence[int],
+    dtypes: Sequence[torch.dtype] = tuple(EPSILONS),
+    compared: Mapping[str, Compute] | None = None,
+) -> list[Noise]:
+    """The contract as a table: for each dtype and way what is allowed, and what this machine makes of a text [T].
+
+    The model is copied into each dtype that is not its own. Takes and refuses what `noise_floor` does.
+    """
+    for dtype in dtypes:
+        tolerance(dtype, AGAIN)  # refuse before anything is copied
+    copies = (model if model.dtype == dtype else deepcopy(model).to(dtype) for dtype in dtypes)
+    return [each for copy in copies for each in noise_floor(copy, text, compared)]

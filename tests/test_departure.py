@@ -22,6 +22,7 @@ from course_lib.museum.guide import guide
 from course_lib.serving import Engine, Request
 
 SIXTEEN = (torch.float16, torch.bfloat16)
+NEW = 7  # tokens of each run: with 20 of a prompt the engine's memory is short
 
 
 def prompts(shape: str, seed: int = 0) -> Iterator[tuple[int, ...]]:
@@ -33,12 +34,12 @@ def prompts(shape: str, seed: int = 0) -> Iterator[tuple[int, ...]]:
 def pairs(shape: str, dtype: torch.dtype) -> Iterator[tuple[Run, Run]]:
     """Right runs of one prompt: with and without a cache, and together with others."""
     model = model_of(shape, dtype)
-    asked = [Request(prompt, 12, name=str(number)) for number, prompt in enumerate(islice(prompts(shape), 5))]
+    asked = [Request(prompt, NEW, name=str(number)) for number, prompt in enumerate(islice(prompts(shape), 5))]
     engine = Engine(model, PagedCache(model.config, 3, 12, 4, dtype=dtype), chunk=6, keep_logits=True)
     together = runs_of(engine, asked)
     for request in asked:
-        alone = run_alone(model, request.prompt, 12)
-        yield alone, run_without_cache(model, request.prompt, 12)
+        alone = run_alone(model, request.prompt, NEW)
+        yield alone, run_without_cache(model, request.prompt, NEW)
         yield together[request.name], alone
 
 
@@ -60,7 +61,7 @@ def test_near_ties_in_16_bits_are_seen_and_explained() -> None:
             prompt = [random.randrange(600) for _ in range(random.randint(1, 20))]
             found.append(departure(run_alone(model, prompt, 8), run_without_cache(in_another_order(model), prompt, 8)))
     ties = [each for each in found if each.kind == "near-tie"]
-    assert len(ties) >= 5 and {each.kind for each in found} == {"same", "near-tie"}
+    assert len(ties) >= 3 and {each.kind for each in found} == {"same", "near-tie"}
     for each in ties:
         assert each.token is not None and each.margin <= 2 * each.noise
         assert str(each).startswith(f"Rounding decided: at new token {each.token}, ")
@@ -68,9 +69,9 @@ def test_near_ties_in_16_bits_are_seen_and_explained() -> None:
 
 def many_words() -> Transformer:
     """A model of pairs of words that mean nearly the same."""
-    model = random_weights(Transformer(ModelConfig(600, 6, 64, 4, 2, 16, 64, max_positions=64, tied_head=False)))
+    model = random_weights(Transformer(ModelConfig(600, 3, 64, 4, 2, 16, 64, max_positions=64, tied_head=False)))
     assert model.head is not None
-    model.head[1::2] = model.head[::2] * (1 + 0.004 * model.head[1::2])
+    model.head[1::2] = model.head[::2] * (1 + 0.006 * model.head[1::2])
     return model
 
 
@@ -143,6 +144,9 @@ def test_keys_that_are_lost_are_found_in_its_layer_in_every_dtype(dtype: torch.d
     found = departure(broken, run_alone(model, prompt, 9))
     assert found.kind == "bug" and found.place is not None
     assert (found.place.token, found.place.layer, found.place.part) == (7, 1, "output")
+    beyond_layer_0 = "It may begin before that, as what passes for rounding: look in float32."
+    assert found.sentence.endswith(beyond_layer_0 if dtype in SIXTEEN else "or what lies in the cache.")
+    assert "first difference at token 7 of broken, layer 1, output (" in found.sentence
 
 
 def changed(run: Run, **fields: Any) -> Run:
