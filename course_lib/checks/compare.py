@@ -1,13 +1,14 @@
 """What judges share whose cases are calls that stand for themselves: going through them, and comparing numbers.
 
 The one idea: a judge says what is wrong with one answer; the way to a line for each case is the same for all. A wrong
-number is held against what each wrong belief would give, and the nearest belief is named. Nothing here knows a
-subject, and whatever came back may be forged.
+answer is held against what each wrong belief would give, and a belief that explains one answer by chance is not told
+if another answer of the case speaks against it. Nothing here knows a subject, and whatever came back may be forged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from course_lib.checks.contract import Line, Verdict, is_unsolved, part, why_it_
 from course_lib.checks.plain import Plain, pack
 
 Array = np.ndarray
+NUMBERED = re.compile(r"\d+( \w+)?")  # "3 tokens", "1 token"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Wrong:
     expected: str = ""
     came: str = ""
     where: str = ""
+    about: str = ""  # which part of the answer, where beliefs are about parts
 
 
 class Case:
@@ -47,6 +50,11 @@ class Case:
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         """What is wrong with the answer in the respect that the case `told_in` is about, whichever case it is from."""
         return None
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        """What there is to say to each wrong belief, and whether it would give this answer, or the part `about` of it.
+        Of beliefs with the same sentence, one has to."""
+        return iter(())
 
     def went_in(self, call: dict[str, Any]) -> str:
         """The inputs of a call in a few words, without giving them away."""
@@ -77,7 +85,8 @@ class Case:
     def line(self, cases: Iterable[Case]) -> Line:
         """The line of this case among all `cases`: its own calls, then what it stands for in every case."""
         if self.first_wrong:
-            return self.failed(*self.first_wrong)
+            number, first = self.first_wrong
+            return self.failed(number, replace(first, said=self.explained(number, first.about) or first.said))
         for case in (self, *cases):
             for number, (call, answer) in enumerate(zip(case.calls, case.answers)):
                 if wrong := case.also(self.name, call, answer):
@@ -85,6 +94,23 @@ class Case:
                     where = f"in the case “{case.name}”" if case is not self else ""
                     return replace(line, case=self.name, where=", ".join(filter(None, (where, line.where))))
         return Line(self.name, True)
+
+    def explained(self, first: int, about: str) -> str:
+        """What there is to say to a belief that explains answer number `first`, if no other answer of the case speaks
+        against it: it has to explain all that are wrong in the same part, and must not make a right one wrong."""
+        pairs = list(zip(self.calls, self.answers))
+        if first >= len(pairs) or self.wrong(*pairs[first]) is None:  # nothing came, or too much
+            return ""
+        found = {alike(said): said for said, fits in reversed([*self.explains(*pairs[first], about)]) if fits}
+        for call, answer in pairs:
+            if not found:
+                break
+            wrong, fitting = self.wrong(call, answer), {}  # type: Wrong | None, dict[str, bool]
+            for said, fits in self.explains(call, answer, about):
+                fitting[alike(said)] = fitting.get(alike(said), False) or fits
+            needed = wrong is not None and wrong.about == about
+            found = {kind: said for kind, said in found.items() if fitting.get(kind, not needed)}
+        return next(reversed(found.values()), "")
 
     def failed(self, number: int, wrong: Wrong) -> Line:
         """The line of this case, which failed at call `number`."""
@@ -120,9 +146,19 @@ def beside_others(lines: Sequence[Line], idle: Collection[str]) -> Verdict:
     return Verdict(tuple(replace(others[0], case=line.case, where=where) if line.passed else line for line in lines))
 
 
+def alike(said: str) -> str:
+    """What two sentences about the same belief have in common: all but the numbers."""
+    return NUMBERED.sub("", said)
+
+
 def unchanged(before: Plain, after: Plain) -> bool:
     """Whether data came back as it was given. As bytes: an array would answer a comparison with an array."""
     return pack(before) == pack(after)
+
+
+def is_empty(data: Plain) -> bool:
+    """Whether there is nothing in a list or an array, of whatever shape and dtype."""
+    return data.size == 0 if isinstance(data, np.ndarray) else data == []
 
 
 def as_array(data: Plain) -> Array | None:

@@ -6,12 +6,14 @@ own. So a wrong number is held against those, and against the right one in anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from course_lib.checks.compare import Case, Wrong, as_array, as_number, what_came
+from course_lib.checks.compare import Case, Wrong, as_array, as_number, is_empty, what_came
+from course_lib.checks.contract import part
 from course_lib.checks.plain import Plain
 
 Figure: TypeAlias = "float | list[float] | None"
@@ -39,7 +41,7 @@ def figure_of(data: Plain, is_list: bool) -> tuple[Figure, bool]:
     if not is_list:
         number = as_number(data)
         return (None, False) if number is None else (float(number), True)
-    if isinstance(data, list) and not data:
+    if is_empty(data):
         return [], True
     array = as_array(data)
     if array is None or array.ndim != 1 or array.dtype.kind == "b":
@@ -86,9 +88,17 @@ class FiguresCase(Case):
                 there = ", ".join(str(key)[:30] for key in list(figures)[:8]) or "nothing"
                 return Wrong(f"There is no “{name}” in the dictionary.", came=there)
             otherwise = f"This is not what {name} means: {self.MEANING[name]}."
-            if wrong := unlike(name, log.figure(name), figures[name], self.beliefs(name, log), otherwise):
-                return Wrong(wrong.said, wrong.expected, wrong.came, name)
+            if wrong := unlike(name, log.figure(name), figures[name], (), otherwise):
+                return replace(wrong, where=name, about=name)
         return None
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        log, figures = self.read(call), part(answer, "figures")
+        if about:
+            came, is_figure = figure_of(figures.get(about), isinstance(log.figure(about), list))
+            for said, figure in self.beliefs(about, log):
+                if figure is not None or came is None:  # otherwise this belief has nothing to say here
+                    yield said, is_figure and alike(figure, came)
 
 
 def in_another_unit(name: str, expected: Figure, came: Figure) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lib.checks.compare import as_array, what_came
+from course_lib.checks.compare import as_array, is_empty, what_came
 from course_lib.checks.contract import MOST_SHOWN
 from course_lib.checks.plain import Plain
 
@@ -18,8 +18,10 @@ LATEST = 4  # of them in a message
 
 def whole_numbers(data: Plain) -> list[int] | None:
     """A list or an array of whole numbers as a list; None for anything else."""
+    if is_empty(data):
+        return []
     array = as_array(data)
-    if array is None or array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
         return None
     return [int(number) for number in array]
 

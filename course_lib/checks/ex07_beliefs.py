@@ -23,9 +23,23 @@ class KeepsMemory(Loop):
     SAID = "Who was preempted has lost its memory, so it reads its whole text again, prompt and new tokens."
 
     def put_off(self, request: int) -> None:
-        held = self.held[request]
-        super().put_off(request)
-        self.held[request] = held
+        self.waiting = sorted([*self.waiting, request])
+
+
+class KeepsChunk(Loop):
+    SAID = "Who was preempted in the middle of its prompt has lost what it had read of it, too, and begins again."
+
+    def put_off(self, request: int) -> None:
+        self.held[request] *= not self.times[request]
+        self.waiting = sorted([*self.waiting, request])
+
+
+class BehindEquals(Loop):
+    SAID = "Of two that arrived at the same moment, the first in the list came first, also when it waits again."
+
+    def put_off(self, request: int) -> None:
+        self.held[request] = 0
+        self.waiting = sorted([*self.waiting, request], key=lambda one: self.arrivals[one])
 
 
 class PromptAgain(Loop):
@@ -53,14 +67,8 @@ class LosesTokens(Loop):
 class Fresh(Loop):
     SAID = "Who was preempted needs room for its new tokens, too, when it is admitted again."
 
-    def joining(self) -> list[int]:
-        needs, self.needs = self.needs, lambda request: (  # type: ignore[method-assign]
-            self.prompts[request] if request in self.waiting else self.length(request)
-        )  # fmt: skip
-        try:
-            return super().joining()
-        finally:
-            self.needs = needs  # type: ignore[method-assign]
+    def room(self, request: int) -> int:
+        return self.prompts[request]
 
 
 class Longest(Loop):
@@ -78,9 +86,7 @@ class Oldest(Loop):
 
 
 class OnlyOne(Loop):
-    SAID = (
-        "One was preempted in a step, but that was not enough: go on as long as more slots are needed than there are."
-    )
+    SAID = "One was preempted in a step, but that was not enough: go on until all others have their slots."
 
     def preempt(self) -> None:
         if sum(map(self.needs, self.running)) > self.slots:
@@ -198,6 +204,15 @@ class OneByOne(Loop):
         return super().joining()[:1]
 
 
+class EmptyHanded(Loop):
+    SAID = "Somebody was admitted in a step in which nothing was left to read. Only who reads at least one token is."
+
+    def share(self, joining: list[int]) -> dict[int, int]:
+        reads = super().share(joining)
+        self.admit(request for request in joining if request in self.waiting)
+        return reads
+
+
 class NoRows(Loop):
     SAID = "More requests ran than there are rows."
 
@@ -207,9 +222,7 @@ class NoRows(Loop):
 
 
 class Ticks(Loop):
-    SAID = (
-        "While there was nothing to do, time went by in steps. The next one begins at the moment of the next arrival."
-    )
+    SAID = "With nothing to do, time went by in steps. The next one begins at the moment of the next arrival."
 
     def idle(self) -> None:
         while self.clock < self.arrivals[self.coming[0]]:
@@ -285,8 +298,7 @@ class DecodesFree(Loop):
     SAID = "What decodes read is taken from the budget, too."
 
     def share(self, joining: list[int]) -> dict[int, int]:
-        decodes = [request for request in self.running if self.unread(request) == 1]
-        left, reads = self.budget, {request: 1 for request in decodes}
+        left, reads = self.budget, {request: 1 for request in self.running if self.unread(request) == 1}
         for request in [*self.running, *joining]:
             if request not in reads and (tokens := min(self.unread(request), left)) > 0:
                 reads[request] = tokens

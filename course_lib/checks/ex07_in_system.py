@@ -27,25 +27,27 @@ NOT_CHECKED = "stays and windows that end before they begin, speed"
 MEAN, MOST = "mean_in_system", "most_in_system"
 INSIDE, PEAK, STILL = "the mean over time", "the most at a time", "some are still there"
 BEFORE, AFTER = "some came before the window", "some leave after the window"
-EDGE, OUTSIDE = "one leaves as another comes", "stays that touch the window, or lie outside"
+EDGE, OUTSIDE = "several come and leave at the same moment", "stays that touch the window, or lie outside"
 INPUTS = "the stays stay as they were"
 CASES: dict[str, tuple[str, ...]] = {  # the figures that each case judges
     INSIDE: (MEAN,), PEAK: (MOST,), STILL: (MEAN, MOST), BEFORE: (MEAN, MOST), AFTER: (MEAN, MOST), EDGE: (MEAN, MOST),
     OUTSIDE: (MEAN, MOST), INPUTS: (MEAN, MOST),
 }  # fmt: skip
+TIES = (EDGE, 2)  # a call
 Stay = tuple[float, float]
 
 
 def draw(seed: int) -> dict[str, Any]:
     """The inputs of all cases: {"cases": {name: [{"stays": [[arrival, end or None]], "begin_s", "end_s"}, …]}}."""
     rng = np.random.default_rng(seed)
-    return {"cases": {case: [drawn(rng, case, number) for number in range(2)] for case in CASES}}
+    return {"cases": {case: [drawn(rng, case, number) for number in range(2 + (case == EDGE))] for case in CASES}}
 
 
 def drawn(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]:
     """One call, in which each wrong belief that its case is about gives another figure than the right one.
 
-    All times are multiples of 1/8 s, so that moments can be the same; they are only where a case is about that.
+    Times are multiples of 1/8 s, so that moments can be the same; they are only where a case is about that. In two
+    cases they are multiples of 1/1024 s instead: whoever looks every now and then misses something.
     """
     for _ in range(MOST_TRIES):
         call = sketched(rng, case, number)
@@ -53,8 +55,9 @@ def drawn(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]:
         times = [time for stay in call["stays"] for time in stay if time is not None]
         if case not in (EDGE, OUTSIDE) and len({*times, log.begin, log.end}) < len(times) + 2:
             continue
+        shown = SHOWN.get(case, ()) if (case, number) != TIES else (SAME_STAY, SAME_MOMENT)
         wrong = [said for name in CASES[case] for said, came in beliefs(name, log) if not alike(log.figure(name), came)]
-        if all(said in wrong for said in SHOWN.get(case, ())):
+        if all(said in wrong for said in shown):
             return call
     raise RuntimeError(f"{MOST_TRIES} tries, and in none the beliefs of the case “{case}” show: mend `sketched`")
 
@@ -64,7 +67,7 @@ def sketched(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]
     arrivals = rng.integers(begin + 3, end - 100, 6 + number)
     stays: list[list[int | None]] = [[int(a), int(min(a + rng.integers(40, 180), end - 2))] for a in arrivals]
     early = [begin - int(some) for some in rng.integers(60, 200, 3)]
-    late = [end + int(some) for some in rng.integers(60, 200, 3)]
+    late = [end + int(some) for some in rng.integers(60, 200, 4)]
     if case == STILL:
         stays[1][1] = stays[4][1] = None
     elif case == BEFORE:  # in the second call most are there when the window begins
@@ -72,21 +75,31 @@ def sketched(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]
         stays += [[early[0], begin + 30], [early[1], begin + 50], [early[2], begin + 11]]
     elif case == AFTER:  # in the second call more are there after its end than ever in it
         stays += [[end - 40, late[0]], [end - 21, late[1]]]
-        stays += [[early[0], late[2]]] if number else []
+        stays += [[early[0], late[2]], [early[1], late[3]]] if number else []  # what is cut of them is the same
         for later in range(end + 1, end + 1 + 9 * number):
             stays.append([later, later + 39])
     elif case == EDGE:
         moment = begin + 60  # three are there, one leaves, one comes
         stays = [[moment - 20, moment], [moment - 11, moment + 9], [moment, moment + 31], [moment - 5, moment + 50]]
         stays += [[moment + 80, moment + 101 + 20 * number]]
+        if (case, number) == TIES:  # all that comes at the same moment counts, and stays that are the same
+            stays = [[moment, moment + 40] for _ in range(4)]
+            stays += [[moment, moment + 31], [moment + 50, moment + 62]]
     elif case == OUTSIDE:
         stays = [[early[0], begin], [early[1], begin], [end, late[0]], [late[1], None], [early[2], begin - 2]]
         stays += [[begin + 40, begin + 77], [end, late[2]], [end, None]] if number else []
+    unit = 1024 if case in (INSIDE, PEAK) else 8  # parts of a second
+    if unit == 1024:
+        begin, end = 128 * begin, 128 * end
+        stays = [[128 * t + int(rng.integers(1, 128)) for t in each] for each in stays]  # type: ignore[operator]
+    if case == PEAK and number:  # most are there for 12 thousandths of a second, and for none of its sixteenths
+        moment = begin + 64 * int(rng.integers(300, 480)) + int(rng.integers(10, 20))
+        stays += [[moment + i, moment + 20 + i] for i in range(8)]
     stays = [stays[i] for i in rng.permutation(len(stays))]
     return {
-        "stays": [[a / 8, None if e is None else e / 8] for a, e in stays],  # type: ignore[operator]
-        "begin_s": begin / 8,
-        "end_s": end / 8,
+        "stays": [[a / unit, None if e is None else e / unit] for a, e in stays],  # type: ignore[operator]
+        "begin_s": begin / unit,
+        "end_s": end / unit,
     }
 
 
@@ -173,6 +186,8 @@ TOUCH = "Who leaves at the moment at which another comes is no longer there, so 
 AT_COMING = "The most may be there at the beginning of the window, when nobody arrives."
 EVER = "More were there at another time, outside the window."
 AT_END = "At its end the window is over: who arrives then was not there in it."
+SAME_STAY = "Two requests with the same times are two: a set, or a dictionary, keeps only one of them."
+SAME_MOMENT = "Two requests that arrive at the same moment are two: a dictionary of arrivals keeps only one of them."
 OWN_WINDOW = "The time is that of the window, not from the first arrival to the last end."
 SHOWN = {
     INSIDE: (OVER_CHANGES, OVER_ARRIVALS, PER_REQUEST, ONLY_BUSY, OWN_WINDOW),
@@ -194,6 +209,8 @@ def beliefs(name: str, log: Log) -> Iterator[Belief]:
         (EARLY_OUT, log.cut([stay for stay in log.open if stay[0] >= log.begin])),
         (LATE_OUT, log.cut([stay for stay in log.open if stay[1] <= log.end])),
         (LATE_OUT, log.cut([stay for stay in closed if stay[1] <= log.end])),
+        (SAME_STAY, [*set(stays)]),
+        (SAME_MOMENT, log.cut([*dict(log.open).items()])),
     ]
     if name == MOST:
         yield COUNTED, float(len(log.given))

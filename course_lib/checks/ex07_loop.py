@@ -63,6 +63,10 @@ class Loop:
         """Slots that a request has to have to run."""
         return self.length(request)
 
+    def room(self, request: int) -> int:
+        """Slots that have to be free for a request to join."""
+        return self.needs(request)
+
     def preempt(self) -> None:
         while sum(map(self.needs, self.running)) > self.slots:
             self.put_off(self.running.pop(self.victim()))
@@ -78,8 +82,9 @@ class Loop:
         """Those of the queue for whom there is a row and room, in order."""
         found: list[int] = []
         for request in self.waiting:
-            there = [*self.running, *found, request]
-            if len(there) > self.rows or sum(map(self.needs, there)) > self.slots:
+            joined = [*found, request]
+            taken = sum(map(self.needs, self.running)) + sum(map(self.room, joined))
+            if len(self.running) + len(joined) > self.rows or taken > self.slots:
                 break
             found.append(request)
         return found

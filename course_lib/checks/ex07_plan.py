@@ -89,21 +89,23 @@ def drawn(case: str, number: int, rng: np.random.Generator) -> tuple[list[int], 
         size = (1, 300)[number]  # there is no largest piece of a prompt but what the budget leaves
         return (
             [1, 1][number:],
-            [size * n for n in (rest, some(6, 9), some(2, 4), rest)],
-            2 + number,
-            size * some(60, 80),
+            [size * n for n in (rest, some(6, 9), some(2, 4), rest, *[some(2, 4) for _ in range(5 * number)])],
+            2 + 5 * number,
+            size * some(90, 110),
         )
     if case == FULL:
         return [[1, some(2, 4), 1, 1], [some(50, 60), 1]][number], [some(2, 4), 2], 0, some(30, 40)
     if case == SPENT:
         left = some(9, 14)
-        return [1, 1], [[long, 3, 2], [left - 4, 9, 2]][number], 3, left
+        return [1, 1], [[long, 3, 2], [left - 1, 9, 2]][number], 3, left
     if case == ORDER:
         return [[1, rest + 9, 1, rest], [rest + 12, 1, some(6, 8)]][number], [rest, 2], 2, rest + 10
     if case == SHORT:
         return [[1, long], [rest + 20, 1]][number], [1, 1, 5], 3, [some(9, 12), rest + 21][number]
     if case == INPUTS:
         return [1, rest], [some(4, 6), some(9, 12), 2], 2, rest + some(9, 11)
+    if number == 0:  # the last token of the budget
+        return [1, rest], [some(4, 6), 2], 2, rest + 1
     running = [some(1, 12) * some(0, 1) or 1 for _ in range(some(0, 5))]
     waiting = [some(1, 12) * some(0, 1) or 1 for _ in range(some(0 if running else 1, 4))]
     return running, waiting, some(0 if running else 1, 3), some(0, 25)
@@ -141,18 +143,21 @@ class PlanCase(Case):
             return Wrong(f"{FUNCTION} returned None. Did you forget `return`?", shown(expected), "None")
         if not isinstance(came, dict):
             return Wrong("A dictionary from names to numbers of tokens is asked for.", shown(expected), what_came(came))
-        reads: Reads = {}
         for name, data in came.items():
             number = as_number(data)
             if number is None or number % 1:
                 said = "To each name belongs the number of tokens that it reads."
                 return Wrong(said, shown(expected), what_came(data), f"request {name[:20]}")
-            reads[name[:20]] = number  # type: ignore[assignment] # a whole number may be written as 3.0
+        reads = as_reads(came)
         if reads == expected:
             return None
-        said = next((said for said, belief in beliefs(moment) if belief == reads), "") or about(moment, reads, expected)
+        said = otherwise(moment, reads, expected)
         where = next(name for name in [*expected, *reads] if expected.get(name) != reads.get(name))
         return Wrong(said, shown(expected), shown(reads), f"request {where}")
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        reads = as_reads(answer.get("reads"))
+        return ((said, belief == reads) for said, belief in beliefs(Moment(call)))
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         given: Plain = [call["running"], call["waiting"]]
@@ -161,11 +166,17 @@ class PlanCase(Case):
         return Wrong("The call changed a dictionary that it was given. Make one of your own.")
 
 
+def as_reads(data: Plain) -> Reads:
+    """The numbers in a dictionary that came back. A whole number may be written as 3.0."""
+    given = data if isinstance(data, dict) else {}
+    return {name[:20]: number for name, each in given.items() if (number := as_number(each)) is not None}  # type: ignore[misc]
+
+
 def shown(reads: Reads) -> str:
     return f"{{{', '.join(f'{name}: {tokens:g}' for name, tokens in list(reads.items())[:8])}}}"
 
 
-def about(moment: Moment, reads: Reads, expected: Reads) -> str:
+def otherwise(moment: Moment, reads: Reads, expected: Reads) -> str:
     """What is wrong with a plan that no belief explains."""
     known = dict([*moment.running, *moment.waiting])
     for name, tokens in reads.items():
@@ -215,6 +226,13 @@ def beliefs(moment: Moment) -> Iterator[tuple[str, Reads]]:
     nobody = "Nobody was admitted, though a row is free and something of the budget is left."
     nobody += " A prompt that is still being read holds nobody up." if moment.prompts else ""
     yield nobody, shared(moment.prompts, left, **ones)
+    used = shared([*moment.prompts, *joining], left, **ones)
+    for those in ([*moment.prompts, *joining], joining):
+        given_up = {name for name, unread in those if unread > 1 == used.get(name)}
+        yield (
+            "A token of the budget was left, and a piece of one token is a piece, too.",
+            {name: tokens for name, tokens in used.items() if name not in given_up},
+        )
     yield "Only one request was admitted.", shared([*moment.prompts, *joining[:1]], left, **ones)
     more = "More requests are admitted than rows are free: those that run have theirs already."
     yield more, shared([*moment.prompts, *moment.waiting[: moment.rows]], left, **ones)

@@ -2,7 +2,8 @@
 
 The one idea: since nobody overtakes and the last to come is the first to go, those that run are always the first so
 many of those that are there. So the reference keeps no queue and admits and preempts nobody: in each step it counts how
-many texts fit, from the first on. Times are multiples of 1/8 s, so that sums are exact and "at the same moment" is.
+many texts fit, from the first on. Times are multiples of 1/8 s, or
+1/1024 s, so that sums are exact and "at the same moment" is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.checks.compare import Case, Wrong, as_array, as_number, unchanged, verdict, what_came
+from course_lib.checks.compare import Case, Wrong, as_array, as_number, is_empty, unchanged, verdict, what_came
 from course_lib.checks.contract import Verdict
 from course_lib.checks.ex07_beliefs import BELIEFS
 from course_lib.checks.ex07_loop import Times
@@ -37,6 +38,7 @@ EVER = BASIC | {"LastTokenRead", "CostEach"}
 LATE = EVER | {"OnlyWhenIdle", "AllThere", "Static", "SinceArrival"}
 MEMORY = {"LastRead", "HeldOnly", "Reserved", "PromptOnly", "Unreserved", "NoSlots"}
 AWAY = {"KeepsMemory", "PromptAgain", "LosesTokens", "Fresh", "Oldest", "TooSoon"}
+EQUALS = {"BehindEquals"}
 # Each case: the beliefs that give other times in it. It is drawn again until exactly these do.
 CASES: dict[str, set[str]] = {
     ALONE: BASIC,
@@ -44,13 +46,14 @@ CASES: dict[str, set[str]] = {
     JOIN: LATE,
     MOMENT: LATE | {"Early"},
     IDLE: LATE | {"Ticks", "FromFirst"},
-    CHUNK: LATE | {"TokenAPiece", "NoBudget", "DecodesFree", "PromptsFirst", "Newest"},
+    CHUNK: LATE | {"TokenAPiece", "NoBudget", "DecodesFree", "PromptsFirst", "Newest", "EmptyHanded"},
     ROOM: LATE | MEMORY | {"Overtaken", "Newest", "OneByOne", "Early"},
     FULL: EVER | MEMORY | AWAY | {"OneByOne", "Early"},
-    AGAIN: LATE | MEMORY | AWAY | {"LastInLine", "Longest", "OnlyOne", "Overtaken", "Newest", "OneByOne"},
-    DAY: {*BELIEFS} - {"OnlyOne"},
+    AGAIN: LATE | MEMORY | AWAY | EQUALS | {"LastInLine", "Longest", "OnlyOne", "Overtaken", "Newest", "OneByOne"},
+    DAY: {*BELIEFS} - EQUALS - {"OnlyOne", "EmptyHanded"},
     INPUTS: EVER | {"OneByOne", "Early"},
 }
+COST = "cost"  # what was asked of it counts on a random day
 Request = dict[str, Any]
 
 
@@ -129,6 +132,7 @@ def sketched(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]
         return {"arrival_s": arrival / 8, "prompt_tokens": prompt, "new_tokens": new}
 
     rows, slots, budget, pass_8, token_8 = some(2, 3), 1000, 500, some(3, 6), some(1, 2)
+    fine = some(0, 60) * 2 + 1 if case == JOIN else 0  # 1/1024 s: times that nobody rounds by accident
     if case == ALONE:
         requests = [asked(0, some(3, 6), [some(3, 5), 1][number])]
     elif case == ROWS:
@@ -142,7 +146,7 @@ def sketched(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]
         requests = [asked(moment, some(1, 5), some(2, 4)) for moment in moments]
     elif case == CHUNK:
         requests = [asked(0, some(2, 4), some(5, 8)), asked(some(1, 12), some(12, 20), some(1, 3))]
-        requests += [asked(some(1, 20), some(4, 9), some(2, 4))]
+        requests += [asked(some(1, 20), 1 if number else some(4, 9), some(2, 4))]
         rows, budget = 3, some(4, 6)
     elif case == ROOM:
         requests = [asked(0, some(3, 6), some(3, 6)) for _ in range(2)]
@@ -152,7 +156,8 @@ def sketched(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]
         requests = [asked(0, some(3, 6), some(4, 8)) for _ in range(2)]
         slots = some(8, 16)
     elif case == AGAIN:
-        requests = [asked(some(1, 30) * (i > 0), some(1, 8), some(2, 9)) for i in range(5)]
+        late = [some(1, 30) for _ in range(3)]  # two of them come at the same moment
+        requests = [asked(moment, some(1, 8), some(2, 9)) for moment in (0, *late, late[-1])]
         rows, slots = 9, some(14, 22)
     elif case == DAY:
         requests = [asked(some(0, 40), some(1, 8), some(2, 9)) for _ in range(8)]
@@ -161,7 +166,7 @@ def sketched(rng: np.random.Generator, case: str, number: int) -> dict[str, Any]
     else:
         requests = [asked(0, some(2, 6), some(1, 5)) for _ in range(2)]
     requests.sort(key=lambda request: request["arrival_s"])
-    return {"requests": requests, "rows": rows, "slots": slots, "budget": budget, "pass_s": pass_8 / 8,
+    return {"requests": requests, "rows": rows, "slots": slots, "budget": budget, "pass_s": pass_8 / 8 + fine / 1024,
             "token_s": token_8 / 8}  # fmt: skip
 
 
@@ -180,8 +185,7 @@ class ServeCase(Case):
 
     def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         expected, steps = served(call)
-        came = answer.get("times")
-        came = came.tolist() if isinstance(came, np.ndarray) else came
+        came = listed(answer.get("times"))
         if came is None:
             return Wrong(f"{FUNCTION} returned None. Did you forget `return`?", came="None")
         if not isinstance(came, list):
@@ -189,19 +193,23 @@ class ServeCase(Case):
         if len(came) != len(expected):
             said = "There should be a list of times for each request, in the order of `requests`."
             return Wrong(said, f"{len(expected)} lists", what_came(came))
-        times: Times = []
         for number, each in enumerate(came):
-            row = seconds(each)
-            if row is None:
+            if seconds(each) is None:
                 said = "The times of a request should be a list of numbers."
                 return Wrong(said, came=what_came(each), where=f"requests[{number}]")
-            times.append(row)
+        times = [row for each in came if (row := seconds(each)) is not None]
         if alike(times, expected):
-            return None
-        said = next((said for said, belief in beliefs(call) if alike(times, belief)), "")
+            return wrong_questions(steps, answer.get("steps")) if self.name == DAY else None
         (right, given), which, until_s = first_apart(times, expected)
         step = told_step(steps, answer.get("steps"), until_s)
-        return Wrong(said or explained(times, expected), right, given, f"{which}; {step}")
+        return Wrong(otherwise(times, expected), right, given, f"{which}; {step}")
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        came = listed(answer.get("times"))
+        times = [seconds(each) for each in came] if isinstance(came, list) else []
+        if about != COST and len(times) == len(call["requests"]) and None not in times:
+            for said, belief in beliefs(call):
+                yield said, alike(times, belief)  # type: ignore[arg-type]
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         if told_in != INPUTS or unchanged(call["requests"], answer.get("requests")):
@@ -209,9 +217,27 @@ class ServeCase(Case):
         return Wrong("The call changed the requests that it was given. Keep what you need in lists of your own.")
 
 
+def listed(data: Plain) -> Plain:
+    return data.tolist() if isinstance(data, np.ndarray) else data
+
+
+def wrong_questions(steps: list[Step], asked: Plain) -> Wrong | None:
+    """What is wrong with what cost was asked on a day whose times are right, if anything is."""
+    counts = [as_number(each) for each in asked] if isinstance(asked, list) else []
+    expected = [sum(step.reads.values()) for step in steps]
+    if counts == expected:
+        return None
+    apart = (i for i, pair in enumerate(zip(counts, expected)) if pair[0] != pair[1])
+    at = next(apart, min(len(counts), len(expected)))
+    said = "The times are right, but cost was not asked once in each step, about the tokens that are read in it."
+    came = ["nothing" if each is None else f"{each:g}" for each in counts[at : at + 1]] or ["no more questions"]
+    right = [str(each) for each in expected[at : at + 1]] or ["no more questions"]
+    return Wrong(said, right[0], came[0], f"question {at + 1} of {len(counts)}, in a day of {len(steps)} steps", COST)
+
+
 def seconds(data: Plain) -> list[float] | None:
     """The times of a request; None if they are no list of numbers."""
-    if isinstance(data, list) and not data:
+    if is_empty(data):
         return []
     array = as_array(data)
     if array is None or array.ndim != 1 or array.dtype.kind == "b":
@@ -248,7 +274,7 @@ def first_apart(came: Times, expected: Times) -> tuple[tuple[str, str], str, flo
     return (right_text, came_text), f"requests[{number}], token {at + 1}", due_s
 
 
-def explained(came: Times, expected: Times) -> str:
+def otherwise(came: Times, expected: Times) -> str:
     """What there is to say where no belief gives these times."""
     counts = [(len(given), len(right)) for given, right in zip(came, expected)]
     if any(given < right for given, right in counts):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.compare import Case, Wrong, as_array, unchanged, verdict, what_came
+from course_lib.checks.compare import Case, Wrong, as_array, is_empty, unchanged, verdict, what_came
 from course_lib.checks.contract import Verdict
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex07_static import run
@@ -100,12 +100,15 @@ class StaticCase(Case):
         if len(came) != len(expected):
             return Wrong("There should be one pair for each request.", f"{len(expected)} pairs", f"{len(came)} pairs")
         at = next(i for i, pair in enumerate(expected) if came[i] != pair)
-        said = next((said for said, belief in beliefs(lengths, rows) if belief == came), "")
-        said = said or (
+        said = (
             "A batch begins in the step after the one in which the longest request of the batch before it is finished, "
             "and a request gets one token in each step from there on until it has all."
         )
         return Wrong(said, shown(expected[at]), shown(came[at]), f"request {at}")
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        came = pairs(answer.get("steps"))
+        return ((said, belief == came) for said, belief in beliefs(call["lengths"], call["rows"]))
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         if told_in != INPUTS or unchanged(call["lengths"], answer.get("lengths")):
@@ -115,7 +118,7 @@ class StaticCase(Case):
 
 def pairs(data: Plain) -> Steps | None:
     """Two whole numbers for each request; None for anything else."""
-    if isinstance(data, list) and not data:
+    if is_empty(data):
         return []
     array = as_array(data)
     if array is None or array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind == "b":

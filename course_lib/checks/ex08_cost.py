@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.compare import Array, Case, Wrong, as_number, unchanged, verdict, what_came
-from course_lib.checks.contract import Verdict
+from course_lib.checks.contract import Verdict, part
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex08_cost import GIVEN, run
 
@@ -27,17 +27,18 @@ TOLERANCE = (
 )
 NOT_CHECKED = "speed, logits that are infinite or NaN, two tokens that are equally likely"
 KL, SAME, NLL = "kl", "same_choice", "nll_added"
+HAIRS, HAIR = 2, 4e-4  # positions at which two tokens are nearly as likely, and what lies between them
 MEANING = {
     KL: "the mean over positions of the sum of p · (log p - log q), where p is of the full run, q of the quantised",
     SAME: "the share of positions at which both runs find the same token likeliest",
     NLL: "the mean over positions of -log q(token) + log p(token)",
 }
 LARGE, ALIKE, HIDES = "large logits", "runs that are nearly alike", "NLL falls, and KL is large"
-SINGLE, INPUTS = "a single position", "the logits stay as they were"
+TOP, SINGLE, INPUTS = "the same token likeliest", "a single position", "the logits stay as they were"
 # Each case: the figures that it judges.
 CASES: dict[str, tuple[str, ...]] = {
     "KL, from the full run to the quantised one": (KL,),
-    "the same token likeliest": (SAME,),
+    TOP: (SAME,),
     "what is added to NLL": (NLL,),
     LARGE: (KL, SAME, NLL),
     ALIKE: (KL,),
@@ -70,6 +71,11 @@ def drawn(rng: np.random.Generator, name: str, n: int, V: int) -> dict[str, Any]
             quantised[here] += 0.2 * rng.random(n)  # if anything, the text gets likelier
         else:
             quantised = full + noise
+        if name == TOP:  # by a hair another token than in the full run
+            best = full.argmax(1)
+            for row, token in [each for each in zip(quantised, best) if each[1] < V - 1][:HAIRS]:
+                row[token] = row.max() + 1
+                row[V - 1] = row[token] + HAIR
         if name == LARGE:
             quantised[np.arange(n), full.argmax(1)] -= np.where(np.arange(n) % 2, 900, 0)
             full, quantised = full + 1000 * noise[:, :1], quantised - 1000 * noise[:, :1]
@@ -142,6 +148,10 @@ class Runs:
     def same(self) -> list[bool]:
         return [list(p).index(max(p)) == list(q).index(max(q)) for p, q in zip(self.p, self.q)]
 
+    def nearly_same(self) -> float:
+        """The share of positions at which the full run's token is the likeliest of the quantised, or nearly so."""
+        return float(np.mean([q[p.argmax()] >= max(q) - 2 * HAIR for p, q in zip(self.p, self.q)]))
+
     def figure(self, name: str) -> float:
         if name == KL:
             return divergence(self.p, self.q)
@@ -170,11 +180,11 @@ class CostCase(Case):
             if came is None:
                 return Wrong(f"{name} should be one number.", f"{right:.6g}", what_came(figures[name]), name)
             if not abs(came - right) <= near(name, right):
-                return Wrong(self.about(name, runs, came), f"{right:.6g}", f"{came:.6g}", name)
+                return Wrong(self.otherwise(name, came), f"{right:.6g}", f"{came:.6g}", name, name)
         return None
 
-    def about(self, name: str, runs: Runs, came: float) -> str:
-        """What there is to say about a wrong figure."""
+    def otherwise(self, name: str, came: float) -> str:
+        """What there is to say about a wrong figure that no belief explains."""
         if self.name == ALIKE:
             return "This is rounding. Such a small KL needs float64: make the logits .double() before anything else."
         if self.name == LARGE and not np.isfinite(came):
@@ -182,8 +192,15 @@ class CostCase(Case):
                 "exp of a large logit is infinite, and of one far below the largest it is 0, whose log is infinite. "
                 "Take log_softmax of the logits, and not the log of a softmax."
             )
-        said = (said for said, figure in beliefs(name, runs) if abs(came - figure) <= near(name, figure))
-        return next(said, "") or (EPSILON if self.name == LARGE else f"{name} is {MEANING[name]}.")
+        return EPSILON if self.name == LARGE else f"{name} is {MEANING[name]}."
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        came = as_number(part(answer, "figures").get(about))
+        if about and self.name != ALIKE and came is not None and np.isfinite(came):
+            runs = Runs(call)
+            hair = [(HAIR_SAID, runs.nearly_same())] if about == SAME and self.name == TOP else []
+            for said, figure in (*hair, *beliefs(about, runs)):
+                yield said, abs(came - figure) <= near(about, figure)
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         changed = [name for name in GIVEN if told_in == INPUTS and not unchanged(call[name], answer.get(name))]
@@ -194,6 +211,7 @@ EPSILON = (
     "The log of a softmax stops where float rounds to 0, and so it does if a small number is added first. Take "
     "log_softmax of the logits: it goes on."
 )
+HAIR_SAID = "A token that is likelier by a hair is the likeliest: leave no room beside it, and round nothing before."
 Belief = tuple[str, float]
 
 

@@ -8,12 +8,13 @@ What is to be unpacked was packed here: whoever packs in another order can still
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from course_lib.checks.compare import Case, Wrong, as_array, unchanged, verdict, what_came
-from course_lib.checks.contract import Verdict, numbers
+from course_lib.checks.contract import Verdict, numbers, part
 from course_lib.checks.plain import Plain
 from course_lib.checks.runs.ex08_pack import as_bytes, run
 
@@ -27,8 +28,9 @@ PACK_ACROSS, UNPACK_ACROSS = "packing: 3 bits, some codes in two bytes", "unpack
 PACK_ANY, UNPACK_ANY = "packing: 1 to 8 bits", "unpacking: 1 to 8 bits"
 PACK_REST, UNPACK_REST = "packing: bits are left in the last byte", "unpacking: as many codes as there are"
 BOTH, INPUTS = "there and back", "what was handed in stays as it was"
-# Each case: (bits, codes) of one call after the other.
+# Each case: (bits, codes) of one call after the other. Then those of two packers in turn, a last call of BOTH.
 WHOLE, ACROSS = ((4, 8), (2, 12), (4, 2)), ((3, 8), (3, 24))
+TURNS = ((3, 9), (5, 7), (3, 12), (5, 4))
 ANY, REST = ((5, 8), (1, 16), (7, 16), (6, 12), (8, 5)), ((4, 7), (2, 5), (3, 11), (1, 3), (3, 0))
 CASES: dict[str, tuple[str, tuple[tuple[int, int], ...]]] = {
     PACK_WHOLE: ("pack", WHOLE),
@@ -55,6 +57,8 @@ def draw(seed: int) -> dict[str, Any]:
             packed = as_uint8(one_number(codes, bits))
             call = {"packed": packed, "count": count} if do == "unpack" else {"codes": as_uint8(codes)}
             cases[name].append({"do": do, "bits": bits} | call)
+    codes_in_turn = [as_uint8(drawn(rng, bits, count)) for bits, count in TURNS]
+    cases[BOTH].append({"do": "turns", "bits": [bits for bits, _ in TURNS[:2]], "codes": codes_in_turn})
     return {"cases": cases}
 
 
@@ -98,27 +102,60 @@ class PackCase(Case):
     CALL = CALL
 
     def went_in(self, call: dict[str, Any]) -> str:
+        if call["do"] == "turns":
+            bits = " and ".join(map(str, call["bits"]))
+            return f"two packers in turn, for codes of {bits} bits: {' and '.join(str(len(c)) for c in call['codes'])}"
         count, bits = call["count"] if call["do"] == "unpack" else len(call["codes"]), call["bits"]
         several = f"{count} code{'s' * (count != 1)} of {bits} bit{'s' * (bits != 1)}"
         return f"{len(call['packed'])} bytes with {several}" if call["do"] == "unpack" else several
 
     def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         bits = call["bits"]
+        if call["do"] == "turns":
+            return wrong_turn(call, answer)
         if call["do"] == "unpack":
-            return wrong_codes(digits(call["packed"], bits, call["count"]), bits, call["packed"], answer)
+            return wrong_codes(digits(call["packed"], bits, call["count"]), bits, answer)
         codes = [int(code) for code in call["codes"]]
         if call["do"] == "pack":
             return wrong_bytes(codes, bits, answer.get("made"))
-        made = as_bytes(answer.get("made"))  # in whatever order, but in no more bytes than it takes
-        if made is None or len(made) != len(one_number(codes, bits)):
-            return wrong_bytes(codes, bits, answer.get("made"))
-        return wrong_codes(codes, bits, made.tolist(), answer)
+        return wrong_way_back(codes, bits, answer)
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        bits, made, found = call["bits"], as_bytes(answer.get("made")), as_array(answer.get("found"))
+        if about == "made" and made is not None:
+            for said, belief in packings([int(code) for code in call["codes"]], bits):
+                yield said, belief == made.tolist()
+        packed = call.get("packed", made)
+        if about == "found" and packed is not None and found is not None:
+            for said, belief in unpackings(packed, bits, call.get("count", len(call.get("codes", ())))):
+                yield said, np.array_equal(belief, found)
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         given = "packed" if call["do"] == "unpack" else "codes"
         if told_in != INPUTS or unchanged(call[given], answer.get(given)):
             return None
         return Wrong(f"The call changed {given}. Make something new of it instead.")
+
+
+def wrong_way_back(codes: list[int], bits: int, answer: dict[str, Plain]) -> Wrong | None:
+    """What is wrong with codes that went there and back, in whatever order, but in no more bytes than it takes."""
+    made = as_bytes(answer.get("made"))
+    if made is None or len(made) != len(one_number(codes, bits)):
+        return wrong_bytes(codes, bits, answer.get("made"))
+    return wrong_codes(codes, bits, answer)
+
+
+def wrong_turn(call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
+    """What is wrong with two packers that took turns. Each alone is judged by the calls before this one."""
+    answers = answer.get("turns")
+    answers = answers if isinstance(answers, list) else []
+    for turn, given in enumerate(call["codes"]):
+        came = part(answers[turn]) if turn < len(answers) else {}
+        if wrong := wrong_way_back([int(code) for code in given], call["bits"][turn % 2], came):
+            where = [f"turn {turn + 1} of {len(call['codes'])}", wrong.where]
+            said = KEPT if turn > 1 else MIXED
+            return replace(wrong, about="turns", said=said, where=", ".join(filter(None, where)))
+    return None
 
 
 def wrong_bytes(codes: list[int], bits: int, data: Plain) -> Wrong | None:
@@ -137,17 +174,16 @@ def wrong_bytes(codes: list[int], bits: int, data: Plain) -> Wrong | None:
         return Wrong(said, f"{len(expected)} bytes", what_came(data) + kind)
     if list(came) == expected:
         return None
-    said = next((said for said, belief in packings(codes, bits) if belief == list(came)), "")
     if len(came) != len(expected):
-        said = said or f"{len(codes)} codes of {bits} bits are {len(codes) * bits} bits, and a byte holds 8."
-        return Wrong(said, f"{len(expected)} bytes", f"{len(came)} bytes")
+        said = f"{len(codes)} codes of {bits} bits are {len(codes) * bits} bits, and a byte holds 8."
+        return Wrong(said, f"{len(expected)} bytes", f"{len(came)} bytes", about="made")
     at = next(i for i, pair in enumerate(zip(expected, came)) if pair[0] != pair[1])
-    said = said or "All bits in a row, of each code the lowest first: 8 of them are a byte, the lowest first again."
-    return Wrong(said, f"{expected[at]:#010b}", f"{came[at]:#010b}", f"byte {at}, counted from 0")
+    said = "All bits in a row, of each code the lowest first: 8 of them are a byte, the lowest first again."
+    return Wrong(said, f"{expected[at]:#010b}", f"{came[at]:#010b}", f"byte {at}, counted from 0", "made")
 
 
-def wrong_codes(expected: list[int], bits: int, packed: Sequence[int], answer: dict[str, Plain]) -> Wrong | None:
-    """What is wrong with the codes that were found in `packed`, if anything is."""
+def wrong_codes(expected: list[int], bits: int, answer: dict[str, Plain]) -> Wrong | None:
+    """What is wrong with the codes that were found in some bytes, if anything is."""
     data = answer.get("found")
     array = as_array(data)
     if data is None:
@@ -157,15 +193,14 @@ def wrong_codes(expected: list[int], bits: int, packed: Sequence[int], answer: d
     came = array.astype(np.float64)
     if np.array_equal(came, expected):
         return None
-    said = next((said for said, belief in unpackings(packed, bits, len(expected)) if np.array_equal(belief, came)), "")
     if len(came) != len(expected):
-        said = said or "`count` says how many codes there are."
-        return Wrong(said, f"{len(expected)} codes", f"{len(came)} codes")
+        said = "`count` says how many codes there are."
+        return Wrong(said, f"{len(expected)} codes", f"{len(came)} codes", about="found")
     at = int((came != expected).argmax())
-    if not said and (came.min() < 0 or came.max() >= 2**bits):
+    said = "Code number i begins at bit i · bits of all the bits in a row, and takes as many as it has."
+    if came.min() < 0 or came.max() >= 2**bits:
         said = f"A code of {bits} bits is below {2**bits}: mask away what does not belong to it."
-    said = said or "Code number i begins at bit i · bits of all the bits in a row, and takes as many as it has."
-    return Wrong(said, str(expected[at]), numbers(came[at : at + 1]), f"code {at}, counted from 0")
+    return Wrong(said, str(expected[at]), numbers(came[at : at + 1]), f"code {at}, counted from 0", "found")
 
 
 def in_row(values: Sequence[int], bits: int, highest_first: bool = False) -> list[int]:
@@ -185,6 +220,14 @@ HIGH = (
     "The order is turned round: of each code the lowest bit comes first, and in a byte the lowest bit is filled first."
 )
 CROSS = "A code that does not fit into the rest of a byte goes on in the next one: no bit stays empty before the last."
+KEPT = (
+    "Something of what a packer did before is in what it does now. It may be used again and again: begin anew in each "
+    "call."
+)
+MIXED = (
+    "Two packers get in each other's way. Each has `bits` of its own: keep it in the packer, as self.bits, and not in "
+    "a variable of the class or the notebook."
+)
 LOST = (
     "The bits of a code that lie in a second byte are lost. A shift within uint8 drops what goes beyond 8 bits: make "
     "whole numbers of more bits first, as with .long()."

@@ -22,13 +22,16 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 FUNCTION, CALL = "quantise", "quantise(x, bits, group, axis)"
 NEAR = 1e-5
 TOLERANCE = (
-    "a hundred-thousandth of low and step (and 0.000001), which float32 keeps easily. Codes have to be equal: no "
-    "number lies near the middle between two marks."
+    "a hundred-thousandth of low and step (and a millionth of the largest number, or 0.000001 if that is less), which "
+    "float32 keeps easily. A step of 0 is 0, and codes have to be equal: no number lies near the middle between two "
+    "marks."
 )
 NOT_CHECKED = "numbers that are NaN or infinite, speed, dtypes other than float32"
 ONE, SEVERAL, CHANNEL = "one group a token", "several groups a token", "groups of one channel"
 BITS, SHORT, EQUAL = "8, 4, 3 and 2 bits", "a last group that is smaller", "groups of equal numbers"
 FAR, INPUTS = "numbers far from 0", "x stays as it was"
+SCALES = {(EQUAL, 3): 0.02, (EQUAL, 4): 3e-4}  # calls with small numbers: nearly equal is not equal
+SMALL = 0.5  # more than these, and less than the largest number of any other call
 # Each case: (T, D, bits, group, axis) for one call after the other.
 CASES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
     ONE: ((1, 8, 4, 8, 1), (3, 10, 3, 10, 1)),
@@ -36,7 +39,7 @@ CASES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
     CHANNEL: ((16, 5, 4, 8, 0), (18, 4, 3, 6, 0)),
     BITS: tuple((2, 16, bits, 8, 1) for bits in (8, 4, 3, 2)),
     SHORT: ((3, 20, 4, 8, 1), (11, 4, 3, 8, 0), (2, 5, 4, 8, 1)),
-    EQUAL: ((4, 16, 4, 8, 1), (16, 3, 3, 8, 0), (3, 9, 4, 8, 1)),
+    EQUAL: ((4, 16, 4, 8, 1), (16, 3, 3, 8, 0), (3, 9, 4, 8, 1), (4, 16, 8, 8, 1), (4, 16, 4, 8, 1)),
     FAR: ((2, 16, 4, 8, 1), (3, 16, 3, 8, 1)),
     INPUTS: ((3, 16, 4, 8, 1),),
 }
@@ -52,16 +55,17 @@ def draw(seed: int) -> dict[str, Any]:
     for name, shapes in CASES.items():
         cases[name] = []
         for number, (T, D, bits, group, axis) in enumerate(shapes):
+            scale = SCALES.get((name, number), 1.0)
             far = {SHORT: 12.0, FAR: (60.0, -60.0)[number % 2]}.get(name, 0.0)  # a 0 put behind a short group shows
             rows, length = (T, D) if axis else (D, T)
-            x = np.empty((rows, length))
+            x: Array = np.empty((rows, length))
             for row in range(rows):
                 for place, start in enumerate(range(0, length, group)):
                     stop = min(start + group, length)
                     equal = name == EQUAL and ((row + place) % 2 == 0 or stop - start == 1)
                     drawn = np.full(stop - start, rng.normal()) if equal else group_of(rng, stop - start, bits)
                     x[row, start:stop] = far + drawn * (not (equal and row == rows - 1))  # the last one is 0
-            x = (x if axis else x.T).astype(np.float32)
+            x = (x if axis else x.T).astype(np.float32) * np.float32(scale)
             cases[name].append({"x": np.ascontiguousarray(x), "bits": bits, "group": group, "axis": axis})
     return {"cases": cases}
 
@@ -121,26 +125,32 @@ class QuantiseCase(Case):
         if not isinstance(data, list) or len(data) != 3:
             return Wrong(f"{FUNCTION} should return three things, (codes, low, step).", came=what_came(data))
         expected = group_by_group(call, nearest_marks)
-        arrays = [as_array(part) for part in data]
-        for name, part, array, right in zip(PARTS, data, arrays, expected):
+        for name, part, right in zip(PARTS, data, expected):
+            array = as_array(part)
             if array is None or array.dtype.kind == "b":
                 return Wrong(f"{name} should be a tensor or an array of numbers.", came=what_came(part))
             if array.shape != right.shape:
                 said = other_shape(name, call, array.shape)
                 return Wrong(said, f"{name} of shape {list(right.shape)}", f"shape {list(array.shape)}")
-        came = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
-        unequal = [~near(mine, right) for mine, right in zip(came, expected)]
+        came, least = as_parts(data), smallest(call)
+        unequal = [~near(mine, right, least) for mine, right in zip(came, expected)]
+        unequal[2] |= (expected[2] == 0) & (came[2] != 0)
         if not any(part.any() for part in unequal):
             return None
-        said = next((said for said, parts in beliefs(call) if all(map(same, parts, came))), "")
         which = next(which for which in (1, 2, 0) if unequal[which].any())  # scales first: the codes follow from them
         at = tuple(int(i) for i in np.argwhere(unequal[which])[0])
         return Wrong(
-            said or otherwise(call, PARTS[which], came, expected),
+            otherwise(call, PARTS[which], came, expected, at),
             f"{PARTS[which]} {shown(expected[which][at])}",
             f"{PARTS[which]} {shown(came[which][at])}",
             place(call["axis"], which, at),
         )
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        came, least = as_parts(answer.get("came")), smallest(call)
+        for said, parts in beliefs(call):
+            pairs = [*zip(parts, came)]
+            yield said, len(came) == 3 and all(a.shape == b.shape and near(a, b, least).all() for a, b in pairs)
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         if told_in != INPUTS or unchanged(call["x"], answer.get("x")):
@@ -148,13 +158,20 @@ class QuantiseCase(Case):
         return Wrong("The call changed x. Make something new of it instead.")
 
 
-def near(came: Array, right: Array) -> Array:
+def as_parts(data: Plain) -> Parts:
+    """The arrays in an answer; none if one of them is no array."""
+    arrays = [as_array(part) for part in data] if isinstance(data, list) else []
+    return tuple(np.asarray(array, dtype=np.float64) for array in arrays if array is not None)
+
+
+def smallest(call: dict[str, Any]) -> float:
+    """How far apart two numbers may be that are nearly 0: less among small numbers."""
+    return 1e-6 * min(1.0, float(abs(call["x"]).max()))
+
+
+def near(came: Array, right: Array, least: float) -> Array:
     """Where two arrays of one shape agree; NaN agrees with nothing."""
-    return np.asarray(abs(came - right) <= NEAR * abs(right) + 1e-6)
-
-
-def same(belief: Array, came: Array) -> bool:
-    return bool(near(came, belief).all())
+    return np.asarray(abs(came - right) <= NEAR * abs(right) + least)
 
 
 def shown(number: float) -> str:
@@ -188,7 +205,7 @@ def other_shape(name: str, call: dict[str, Any], shape: tuple[int, ...]) -> str:
     return f"There is one {name} a group, and `axis` is the axis that is counted in groups."
 
 
-def otherwise(call: dict[str, Any], name: str, came: Parts, expected: Parts) -> str:
+def otherwise(call: dict[str, Any], name: str, came: Parts, expected: Parts, at: tuple[int, ...]) -> str:
     """What there is to say where no belief gives what came."""
     most = 2 ** call["bits"] - 1
     codes = came[0]
@@ -198,6 +215,8 @@ def otherwise(call: dict[str, Any], name: str, came: Parts, expected: Parts) -> 
         return said + equal * bool((expected[2] == 0).any())
     if name == "low":
         return "low is the smallest number of its group: the lowest mark lies on it."
+    if name == "step" and expected[2][at] == 0:
+        return "A group of equal numbers has step 0. What keeps you from dividing by it is for the codes alone."
     if name == "step":
         return f"step is the distance of two marks: {most + 1} marks reach from the smallest number to the largest."
     if (codes != codes.round()).any():
@@ -206,6 +225,11 @@ def otherwise(call: dict[str, Any], name: str, came: Parts, expected: Parts) -> 
         return f"With {call['bits']} bits there are the codes 0, 1, …, {most}, from the lowest mark to the highest."
     if sorted(codes.ravel()) == sorted(expected[0].ravel()):
         return "These codes stand at the wrong places: each has to stand where its number does in x."
+    if abs(call["x"]).max() < SMALL:
+        return (
+            "These numbers lie close together, but they are not equal: their marks do, too. Only a step of exactly 0 "
+            "needs care, and a small number that is added to all steps, or put in their place, changes the codes."
+        )
     return "This is not the code of the nearest mark. Mark number `code` lies at low + code · step."
 
 

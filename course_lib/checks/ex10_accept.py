@@ -33,10 +33,11 @@ MANY, NEVER = 40, 7  # a budget that does not end, and a stop token that is no o
 CASES: dict[str, tuple[tuple[str, str, int], ...]] = {
     SOME: (("1100", "", MANY), ("1000", "", MANY), ("11110", "", MANY), ("111000", "", MANY)),
     FIRST: (("000", "", MANY), ("00000", "", MANY)),
-    ALL: (("111", "", MANY), ("111111", "", MANY)),
+    ALL: (("111", "", MANY), ("1" * 12, "", MANY), ("1111", "large", MANY), ("1111", "zero", MANY)),
     AGAIN: (("1011", "", MANY), ("0111", "", MANY), ("110101", "", MANY)),
     SHORT: (("", "", MANY), ("1", "", MANY), ("0", "", MANY)),
-    STOP: (("11111", "c2", MANY), ("1111", "c0", MANY), ("111", "c2", MANY), ("11100", "c1", MANY)),
+    STOP: (("11111", "c2", MANY), ("1111", "c0", MANY), ("111", "c2", MANY), ("11100", "c1", MANY),
+           ("11111", "c3 c1", MANY), ("1111", "c0 c2", MANY)),
     OWN: (("1100", "c2", MANY), ("111", "c3", MANY), ("0000", "c0", MANY)),
     NO_STOP: (("11000", "d2", MANY), ("11000", "c3", MANY), ("1000", "d3", MANY), ("0111", "c1", MANY)),
     BUDGET: (
@@ -57,7 +58,8 @@ def draw(seed: int) -> dict[str, Any]:
 def call_of(rng: np.random.Generator, right: str, stops: str, most: int) -> dict[str, Any]:
     """A call whose draft is right where `right` has a 1. `stops` is where a stop token is: c2, the choice number 2.
 
-    A question mark stands for chance: few tokens, a draft that is mostly right, stop tokens that may come or not.
+    With "large", all tokens are large numbers, and with "zero", token 0 is among those that stay. A question mark
+    stands for chance: few tokens, a draft that is mostly right, stop tokens that may come or not.
     """
     tokens = [int(token) for token in rng.permutation(np.arange(10, 90))]
     choices, others = tokens[: len(right) + 1], tokens[len(right) + 1 :]
@@ -72,8 +74,13 @@ def call_of(rng: np.random.Generator, right: str, stops: str, most: int) -> dict
         else:
             draft = choices[:-1]
         stop_tokens = [0, choices[len(draft) // 2] if rng.random() < 0.5 else NEVER]
+    elif stops == "large":
+        choices, draft, stop_tokens = ([1000 * token for token in each] for each in (choices, draft, stop_tokens))
+    elif stops == "zero":
+        choices[1] = draft[1] = 0
     elif stops:
-        stop_tokens[0] = {"c": choices, "d": draft}[stops[0]][int(stops[1:])]
+        stop_tokens[:-1] = [{"c": choices, "d": draft}[where[0]][int(where[1:])] for where in stops.split()]
+    draft = [*map(int, map(str, draft))]  # other objects than the choices, as they are out of a model
     return {"draft": draft, "choices": choices, "stop_tokens": stop_tokens, "most": most}
 
 
@@ -109,12 +116,15 @@ class AcceptCase(Case):
             return Wrong(said, "a list", what_came(data))
         if came == expected:
             return None
-        said = next((said for said, belief in beliefs(call) if belief == came), "")
         at = next(
             (i for i, pair in enumerate(zip(came, expected)) if pair[0] != pair[1]), min(len(came), len(expected))
         )
-        said = said or "New tokens are the target's choices, up to and including the first that was not guessed."
+        said = "New tokens are the target's choices, up to and including the first that was not guessed."
         return Wrong(said, listed(list(expected)), listed(answer.get("new")), f"new token number {at + 1}")
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        came = whole_numbers(answer.get("new"))
+        return ((said, belief == came) for said, belief in beliefs(call))
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         changed = [name for name in GIVEN if told_in == INPUTS and not unchanged(call[name], answer.get(name))]
@@ -131,8 +141,18 @@ def beliefs(call: dict[str, Any]) -> Iterator[tuple[str, Tokens]]:
     def up_to_stop(tokens: Tokens) -> Tokens:
         return next((tokens[: at + 1] for at, token in enumerate(tokens) if token in stops), tokens)
 
+    if draft and draft[0] == choices[0] > 256:
+        same = "`is` asks whether two tokens are the same object, as small numbers happen to be. Compare with ==."
+        yield same, choices[:1]
     a = leading(zip(draft, choices))  # guesses that are right
     drafted = [*draft[:a], choices[a]]
+    if 0 in draft[:a]:
+        zero = "Token 0 is a guess like any other. Ask whether there is a guess, not whether it is true."
+        yield zero, choices[: draft.index(0) + 1]
+    if len(ends := [drafted.index(stop) for stop in stops if stop in drafted]) > 1:
+        several_stops = "There are several stop tokens. The answer ends with the one that comes first in the text."
+        yield several_stops, drafted[: ends[0] + 1][:most]
+        yield several_stops, drafted[: ends[-1] + 1][:most]
     after_stop = "What follows a stop token came back, too. It ends the answer."
     yield after_stop, drafted[:most]
     staying = up_to_stop(draft[:a])

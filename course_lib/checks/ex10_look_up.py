@@ -28,13 +28,18 @@ NEARLY, OVER, FEW = "places that agree nearly", "a place that overlaps the endin
 NOTHING, SHORT, ONE = "the ending is new", "a text that is too short", "one token, looked for and drafted"
 OFTEN, INPUTS = "few different tokens", "the text stays as it was"
 # Each case: what a text is made of, n and draft_tokens. In a text, E is its ending of n tokens, F and L the first and
-# the last token of that, M all but its first and N all but its last; a digit is so many tokens that are nowhere else.
-# "2?" is a text at random, of 2 different tokens, behind one that is nowhere else.
+# the last token of that, M all but its first and N all but its last. X is the ending with a first token that is X_APART
+# larger, so that its lowest byte is the same. D is the ending with a digit more before its first token, B with one
+# behind its last. A digit is so many tokens that are nowhere else. "2?" is a text at random, of 2 different tokens,
+# behind one that is nowhere else.
 CASES: dict[str, tuple[tuple[str, int, int], ...]] = {
-    ONCE: (("3 E 6 E", 2, 4), ("2 E 9 E", 3, 3), ("4 E 4 E", 4, 2)),
+    ONCE: (("3 E 6 E", 2, 4), ("2 E 9 E", 3, 3), ("4 E 4 E", 4, 2), ("3 E 300 E", 2, 4)),
     LATEST: (("1 E 6 E 7 E", 2, 4), ("2 E 5 E 5 E 5 E", 3, 5)),
     START: (("E 6 E", 2, 4), ("E 5 E", 3, 2), ("E 4 E", 1, 3)),
-    NEARLY: (("2 E 5 M 5 E", 3, 4), ("2 E 5 N 5 E", 3, 4), ("1 E 5 L 5 F 5 E", 2, 3)),
+    NEARLY: (
+        ("2 E 5 M 5 E", 3, 4), ("2 E 5 N 5 E", 3, 4), ("1 E 5 L 5 F 5 E", 2, 3), ("2 E 5 D 5 E", 2, 4),
+        ("2 E 5 B 5 E", 2, 4), ("2 E 5 D 5 E", 1, 3), ("2 E 5 X 5 E", 2, 4),
+    ),
     OVER: (("4 a a a", 2, 1), ("3 a a a a a", 3, 4), ("2 a b a b a", 3, 2), ("2 a a", 1, 3)),
     FEW: (("2 E 1 E", 2, 5), ("1 E 2 E", 2, 8), ("3 E E", 2, 4), ("1 E 6 E 1 E", 3, 5)),
     NOTHING: (("9 E", 2, 4), ("2 M 5 N 3 E", 3, 4), ("4 L 3 F 2 E", 2, 4), ("2 E 5 E", 2, 4)),
@@ -42,7 +47,9 @@ CASES: dict[str, tuple[tuple[str, int, int], ...]] = {
     ONE: (("2 E 5 E 5 E", 1, 1), ("2 a a a", 1, 1), ("1 E 4 E", 1, 1)),
     OFTEN: tuple((few, n, k) for few in ("2?", "3?") for n in (1, 2, 3, 4) for k in (1, 4, 9)),
     INPUTS: (("3 E 6 E", 2, 4), ("2 a a a", 2, 1)),
-}
+}  # fmt: skip
+X_APART = 1024
+FAR = 100  # tokens from the end
 
 
 def draw(seed: int) -> dict[str, Any]:
@@ -70,6 +77,8 @@ def text_of(rng: np.random.Generator, pattern: str, n: int) -> Tokens:
     a, b = tokens.pop(), tokens.pop()
     ending = [tokens.pop() for _ in range(n)]
     known = {"E": ending, "M": ending[1:], "N": ending[:-1], "F": ending[:1], "L": ending[-1:], "a": [a], "b": [b]}
+    known |= {"D": [ending[0] + 1000 * int(rng.integers(1, 10)), *ending[1:]], "X": [ending[0] + X_APART, *ending[1:]]}
+    known |= {"B": [*ending[:-1], 10 * ending[-1] + int(rng.integers(10))]}
     text: Tokens = []
     for part in pattern.split():
         text += known[part] if part in known else [tokens.pop() for _ in range(int(part))]
@@ -117,9 +126,12 @@ class LookUpCase(Case):
             return Wrong(said, "a list", what_came(data))
         if came == expected:
             return None
-        said = next((said for said, belief in beliefs(call) if belief == came), "")
-        said = said or "A draft is what follows the latest earlier place at which the last n tokens stand."
+        said = "A draft is what follows the latest earlier place at which the last n tokens stand."
         return Wrong(said, listed(list(expected)), listed(answer.get("draft")))
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        came = whole_numbers(answer.get("draft"))
+        return ((said, belief == came) for said, belief in beliefs(call))
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         if told_in == INPUTS and not unchanged(call["text"], answer.get("text")):
@@ -149,6 +161,8 @@ def beliefs(call: dict[str, Any]) -> Iterator[tuple[str, Tokens]]:
         yield "A place may overlap the ending: only the ending itself does not count.", after(apart)
     if found[-1:] == [0]:
         yield "A place at the very beginning of the text counts as well.", after(found[:-1])
+    if found and len(text) - found[0] > FAR:
+        yield "Only the end of the text was searched. A place that is far back counts as well.", []
     if found:
         yield "There is such a place, and what follows it was not drafted.", []
     yield "This is what follows the earliest place. The latest one is more like what comes now.", after(found[-1:])
@@ -158,6 +172,12 @@ def beliefs(call: dict[str, Any]) -> Iterator[tuple[str, Tokens]]:
     yield f"More than draft_tokens tokens were drafted: {k} are asked for.", after(found, more=k + 1)
     yield f"More than draft_tokens tokens were drafted: {k} are asked for.", after(found, more=len(text))
     yield "Fewer tokens were drafted than follow there.", after(found, more=k - 1)
+    as_text, low_bytes = " ".join(map(str, text)), [token % 256 for token in text]
+    if (at := as_text.rfind(" ".join(map(str, text[-n:])), 0, -1)) >= 0:
+        start = as_text[:at].count(" ") + n
+        yield "As texts, 7 stands in 17 and 71. Compare tokens as numbers, not their digits.", text[start : start + k]
+    alike = [p for p in reversed(range(len(text) - n)) if low_bytes[p : p + n] == low_bytes[-n:]]
+    yield "Two tokens that are 256 apart were taken for the same. A byte is too small for a token.", after(alike)
     fewer = "All of the last n tokens have to agree, in their order, not only some of them."
     for size in range(1, n):
         yield fewer, after([start for start in places(text, size) if start + size < len(text)], size)
@@ -166,7 +186,10 @@ def beliefs(call: dict[str, Any]) -> Iterator[tuple[str, Tokens]]:
         yield fewer, after(first)
         mixed = [p for p in reversed(range(len(text) - n)) if sorted(text[p : p + n]) == sorted(text[-n:])]
         yield fewer, after(mixed)
-    yield "These are the last tokens of the text themselves.", text[-k:]
+    last = "These are the last tokens of the text themselves."
+    yield last, text[-k:]
+    if found:  # also of whoever takes them only where there is no place
+        yield last, after(found)
 
 
 def run_on(text: Tokens, start: int, count: int) -> Tokens:

@@ -24,6 +24,7 @@ __all__ = [
     "agreement",
     "fault",
     "greedy",
+    "guesses",
     "made",
     "proposals",
     "rounds",
@@ -98,6 +99,17 @@ def made(answer: dict[str, Plain]) -> list[Pass] | None:
         caches[model, cache], tokens = one.text, tokens[count:]
         found.append(one)
     return None if tokens else found
+
+
+def guesses(passes: list[Pass], text: Tokens, prompt: int) -> list[int]:
+    """How many tokens each pass of the target has read beyond those of `text` that had been chosen by then."""
+    known, found = prompt, []  # type: int, list[int]
+    for one in passes:
+        if one.model == TARGET:
+            found.append(max(0, len(one.text) - known))
+            if (right := same(one.text, text)) > len(one.held):
+                known = max(known, min(right + 1, len(text)))
+    return found
 
 
 def fault(one: Pass, text: Tokens) -> tuple[str, int] | None:

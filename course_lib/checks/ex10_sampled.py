@@ -20,17 +20,21 @@ __all__ = ["CALL", "FUNCTION", "NOT_CHECKED", "TOLERANCE", "draw", "judge", "run
 
 FUNCTION, CALL = "accept_sampled", "accept_sampled(p, q, token)"
 CLOSE = 1e-6  # float32 keeps 7 digits of a probability; the mistakes below are a thousand times as large
-TOLERANCE = f"{CLOSE:g}, more than float32 rounds off and far less than any mistake here makes"
+LITTLE = 0.01  # missing of p in all
+TOLERANCE = (
+    f"{CLOSE:g}, more than float32 rounds off and far less than any mistake here makes; where next to nothing is "
+    "missing, its parts are shares of a small number and may be as much farther away"
+)
 NOT_CHECKED = "speed, whether p and q are distributions, a token that q never proposes"
 LESS, MORE, NEVER = "the target likes the token less", "the target likes it more", "the target never takes it"
 MISSING, ZEROS, CERTAIN = "what is missing of p", "tokens that the draft never proposes", "a draft without any doubt"
 GREEDY, SAME = "a target without any doubt", "draft and target agree"
 LARGE, INPUTS = "many tokens", "what was handed in stays as it was"
 CHANCE_ALONE, INSTEAD_ALONE = (LESS, MORE, NEVER), (MISSING,)  # where the other half of the answer is not judged
-BELOW, ABOVE, ANY = range(3)  # whether p is smaller or larger than q at the token
+BELOW, ABOVE, ANY, NEARLY = range(4)  # whether p is smaller or larger than q at the token, or all but the same
 CASES = {  # the sides of the calls of each case: no constant is right in all of them
     LESS: (BELOW, BELOW, BELOW), MORE: (ABOVE, ABOVE, BELOW), NEVER: (ANY, ANY, BELOW), MISSING: (BELOW, ABOVE, ANY),
-    ZEROS: (BELOW, ABOVE, ANY), CERTAIN: (ANY, ANY, ANY), GREEDY: (ANY, ANY, ANY), SAME: (ANY, ANY, BELOW),
+    ZEROS: (BELOW, ABOVE, ANY), CERTAIN: (ANY, ANY, ANY), GREEDY: (ANY, ANY, ANY), SAME: (ANY, ANY, BELOW, NEARLY),
     LARGE: (BELOW, ABOVE, ANY), INPUTS: (BELOW, ABOVE, ANY),
 }  # fmt: skip
 APART = 1.3  # the least ratio of two probabilities of a token that are not alike
@@ -64,9 +68,11 @@ def call_of(rng: np.random.Generator, name: str, number: int, side: int) -> dict
             q = p.copy()
             if number == 1:
                 p[:] = q[:] = np.arange(V) == token
+        elif side == NEARLY:
+            q = p * (1 + rng.uniform(2e-4, 1e-3, V) * rng.permutation(np.arange(V) % 2 * 2 - 1))
         p, q = p / p.sum(), q / q.sum()
         ratio = p[token] / q[token]
-        wanted = {BELOW: 0.2 < ratio < 1 / APART, ABOVE: ratio > APART, ANY: True}[side]
+        wanted = {BELOW: 0.2 < ratio < 1 / APART, ABOVE: ratio > APART, ANY: True, NEARLY: p[token] < q[token]}[side]
         if name in (MORE, SAME) and number == 0:  # whether it is the target's first choice does not matter
             wanted = wanted and token != p.argmax()
         if name in (LESS, MISSING) and side == BELOW:  # others are proposed too often as well
@@ -97,20 +103,19 @@ class SampledCase(Case):
         return f"p and q over {len(p)} tokens, token {token} with p = {p[token]:.4g} and q = {q[token]:.4g}"
 
     def wrong(self, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
-        chance, instead = reference(call)
+        (chance, instead), close = reference(call), closeness(call)
         came = as_number(answer.get(NAMES[0]))
         if came is None:
             return Wrong("chance should be one number.", f"{chance:.4g}", what_came(answer.get(NAMES[0])))
         if self.name not in INSTEAD_ALONE and not abs(came - chance) <= CLOSE:
-            said = first_near(came, chance, chances(call))
-            said = said or "A token that q proposes stays with probability p[token] / q[token], but at most 1."
-            return Wrong(said, f"{chance:.4g}", f"{came:.4g}", "chance")
+            said = "A token that q proposes stays with probability p[token] / q[token], but at most 1."
+            return Wrong(said, f"{chance:.4g}", f"{came:.4g}", "chance", NAMES[0])
         drawn_from = as_array(answer.get(NAMES[1]))
         if drawn_from is None or drawn_from.shape != instead.shape:
             said = f"instead should have a probability for each of the {len(instead)} tokens."
             return Wrong(said, f"shape [{len(instead)}]", what_came(answer.get(NAMES[1])))
         drawn_from = drawn_from.astype(float)
-        if self.name in CHANCE_ALONE or (abs(drawn_from - instead) <= CLOSE).all():
+        if self.name in CHANCE_ALONE or near(drawn_from, instead, close):
             return None
         if not np.isfinite(drawn_from).all():
             said = "There is something in instead that is no number."
@@ -119,10 +124,20 @@ class SampledCase(Case):
                     " Where nothing is missing, the positive part of p - q adds up to 0, and 0 / 0 is none: return p."
                 )
         else:
-            said = first_near(drawn_from, instead, replacements(call))
-            said = said or "instead is the positive part of p - q, divided by its sum."
-        at = int((~(abs(drawn_from - instead) <= CLOSE)).argmax())
-        return Wrong(said, shown(instead), shown(drawn_from), f"instead, token {at}")
+            said = "instead is the positive part of p - q, divided by its sum."
+        at = int((~(abs(drawn_from - instead) <= close)).argmax())
+        return Wrong(said, shown(instead), shown(drawn_from), f"instead, token {at}", NAMES[1])
+
+    def explains(self, call: dict[str, Any], answer: dict[str, Plain], about: str) -> Iterator[tuple[str, bool]]:
+        if not about:
+            return
+        right, came, close = reference(call)[NAMES.index(about)], as_array(answer.get(about)), closeness(call)
+        beliefs: Iterator[tuple[str, Any]] = replacements(call)
+        if about == NAMES[0]:
+            came, close, beliefs = as_array([as_number(answer.get(about))]), CLOSE, chances(call)
+        for said, belief in beliefs:
+            fit = came is not None and near(came, belief, close)
+            yield said, fit and (near(came, right, close) or not near(right, belief, close))
 
     def also(self, told_in: str, call: dict[str, Any], answer: dict[str, Plain]) -> Wrong | None:
         changed = [name for name in ("p", "q") if told_in == INPUTS and not unchanged(call[name], answer.get(name))]
@@ -134,13 +149,16 @@ def shown(numbers: Array) -> str:
     return f"[{', '.join(few)}]"
 
 
-def first_near(came: float | Array, expected: float | Array, beliefs: Iterator[tuple[str, Any]]) -> str:
-    """The sentence of the first belief that explains what came and is not right as well; empty if none does."""
+def closeness(call: dict[str, Any]) -> float:
+    """How near the numbers of an answer have to be. Where little is missing, that little is a difference of numbers
+    that are rounded, and is divided by itself."""
+    missing = float((call["p"] - call["q"]).clip(min=0).sum())
+    return CLOSE / missing if 0 < missing < LITTLE else CLOSE
 
-    def near(one: Any, other: Any) -> bool:
-        return bool(np.all(abs(np.asarray(one) - np.asarray(other)) <= CLOSE))
 
-    return next((said for said, belief in beliefs if near(came, belief) and not near(expected, belief)), "")
+def near(one: Any, other: Any, close: float) -> bool:
+    one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    return one.size == other.size and bool(np.all(abs(one.ravel() - other.ravel()) <= close))
 
 
 def chances(call: dict[str, Any]) -> Iterator[tuple[str, float]]:
@@ -172,10 +190,14 @@ def replacements(call: dict[str, Any]) -> Iterator[tuple[str, Array]]:
     """Each way to a wrong distribution: what there is to say, and the numbers."""
     p, q, token = call["p"], call["q"], call["token"]
     others = np.arange(len(p)) != token
+    if closeness(call) > CLOSE:
+        yield "This is p. Little is missing here, but something is: p is for where nothing is missing at all.", p
     yield (
         "This is p. The draft has already given a token as often as q says: drawn from p again, it comes too often.",
         p,
     )
+    if p[token] >= q[token]:
+        yield "Where the token always stays, `instead` is asked for as well: it depends on p and q alone.", p
     without = "Only the refused token was left out. Others may have been given often enough by the draft as well."
     yield without, p * others
     if (p * others).sum() > 0:

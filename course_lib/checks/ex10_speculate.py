@@ -24,6 +24,7 @@ from course_lib.checks.ex10_passes import (
     agreement,
     fault,
     greedy,
+    guesses,
     made,
     proposals,
     rounds,
@@ -153,6 +154,8 @@ class SpeculateCase(Case):
             said = "The tokens are right, but the target has never read the text up to here, so it has not chosen this."
             return Wrong(said, where=f"new token number {unread[0] - P + 2}")
         agrees = agreement(call, text[P:])
+        if wrong := self.guesses_wrong(call, text, passes, agrees):
+            return wrong
         fewest, enough = 1 + len(rounds(agrees, k, 1)), 1 + len(rounds(agrees, k, 0))
         if fewest < N and len(target) >= N and len(target) > enough:
             said = "The tokens are right, but each took a pass of the target: that is decoding without a draft."
@@ -169,6 +172,19 @@ class SpeculateCase(Case):
             if self.name in (name, FEW) and (p := twice(those, text)) is not None:
                 said = f"The {who} has read a token of the text again that was in its cache already."
                 return Wrong(f"{said} Truncate to what stays, and read what is not there yet.", where=place(p, P))
+        return None
+
+    def guesses_wrong(self, call: Call, text: Tokens, passes: list[Pass], agrees: list[bool]) -> Wrong | None:
+        """What is wrong with how many guesses were checked, and where they came from."""
+        k, counts = call["given"][1], guesses(passes, text, len(call["prompt"]))
+        if (most := max(counts)) > k and self.name in (EVERY, FEW):
+            said = "More guesses than `draft_tokens` were made in a round. A draft of that many is checked in one pass."
+            where = f"pass {counts.index(most) + 1} of the target"
+            return Wrong(said, f"at most {several(k, 'guess')}", several(most, "guess"), where)
+        drafted, target = sum(one.model == DRAFT for one in passes), sum(one.model == TARGET for one in passes)
+        if sum(counts) > drafted or target < len(rounds(agrees, max(k, most), 0)):
+            said = "The target has read guesses that the draft did not make. Each guess takes a pass of the draft."
+            return Wrong(said, came=f"{several(sum(counts), 'guess')}, {drafted} passes of the draft")
         return None
 
 

@@ -70,14 +70,6 @@ RIGHT = {
                 most, total = max(most, len(inside)), total + ended - arrival
             return OrderedDict(most_in_system=most, mean_in_system=total / (end_s - begin_s))
         """,
-    "by ticks of 1/16 s": """
-        def in_system(stays, begin_s, end_s):
-            ticks = range(int(begin_s * 16), int(end_s * 16))
-            counts = [
-                sum(a <= tick / 16 and (e is None or tick / 16 < e) for a, e in stays) for tick in ticks
-            ]
-            return {"mean_in_system": sum(counts) / len(ticks), "most_in_system": float(max(counts))}
-        """,
 }
 
 
@@ -171,6 +163,34 @@ WRONG = {
         changed(('{"mean_in_system": ', "("), ('"most_in_system": max(counts, default=0)}', "max(counts, default=0))")),
         ALL,
         ("in a dictionary, by name",),
+    ),
+    "stays in a set": Wrong(
+        changed(("        area =", "        cut = [*set(cut)]\n        area =")),
+        frozenset({AFTER, EDGE}),
+        ("Two requests with the same times are two",),
+    ),
+    "stays in a dictionary of arrivals": Wrong(
+        changed(("in stays:", "in dict(stays).items():")),
+        frozenset({EDGE}),
+        ("that arrive at the same moment are two",),
+    ),
+    "looked at every sixteenth of a second": Wrong(
+        """
+        def in_system(stays, begin_s, end_s):
+            ticks = range(int(begin_s * 16), int(end_s * 16))
+            counts = [
+                sum(a <= tick / 16 and (e is None or tick / 16 < e) for a, e in stays) for tick in ticks
+            ]
+            return {"mean_in_system": sum(counts) / len(ticks), "most_in_system": float(max(counts))}
+        """,
+        frozenset({INSIDE, PEAK}),
+        ("each number weighted with the time for which it lasts",),
+    ),
+    "times rounded to thousandths": Wrong(
+        changed(
+            ("in stays:", "in [[t and round(t, 3) for t in stay] for stay in stays]:"),
+        ),
+        frozenset({INSIDE}),
     ),
     "the list is sorted": Wrong(
         changed(("        cut = []\n", "        cut = []\n        stays.sort(key=lambda stay: stay[0])\n")),

@@ -214,6 +214,16 @@ WRONG = {
         frozenset({ADMIT, SPENT, INPUTS, DAY}),
         ("Only one request was admitted",),
     ),
+    "no more than three join in a step": Wrong(
+        changed(("rows - len(running)", "min(3, rows - len(running))")),
+        frozenset({ADMIT}),
+        ("Something of the budget is left",),
+    ),
+    "a piece of one token is not worth it": Wrong(
+        changed(("if left > 0:", "if left > 1 or (left and (unread == 1 or name in running)):")),
+        frozenset({SPENT, DAY}),
+        ("a piece of one token is a piece",),
+    ),
     "nobody joins": Wrong(changed((EVERYBODY, "prompts")), JOINING, ("Nobody was admitted, though a row is free",)),
     "nobody joins beside a prompt": Wrong(
         changed((EVERYBODY, "prompts or joining")), frozenset({LAST, SHORT, INPUTS, DAY}), ("holds nobody up",)

@@ -3,7 +3,7 @@
 from variants import Wrong
 from variants import changed as changed_in
 
-from course_lib.checks.ex07_serve import CASES, DAY, INPUTS, ROWS
+from course_lib.checks.ex07_serve import CASES, DAY, INPUTS, JOIN, ROWS
 
 ALL = frozenset(CASES)
 
@@ -225,6 +225,14 @@ PUT_OFF = "                waiting.insert(0, i)\n"
 INTO_LINE = (PUT_OFF, "                waiting.append(i)\n                waiting.sort()\n")
 SORTED = ("running.append(i)", "running.append(i)\n                    running.sort()")
 AGAIN_FROM = "                read[i] = 0\n"
+ARRIVAL = (
+    "        while coming or",
+    """\
+        def arrival(i):
+            return requests[i]["arrival_s"]
+
+        while coming or""",
+)
 REST = ("fits[i] = length(i)", "fits[i] = length(i) - read[i]")
 UNREAD = "length(i) - read[i] for i in running"
 ONE_MORE = (UNREAD, "max(1, length(i) - read[i]) for i in running")
@@ -351,6 +359,42 @@ WRONG = {
     ),
     "whoever is preempted goes to the end of the queue": Wrong(
         changed((PUT_OFF, "                waiting.append(i)\n"), SORTED), shown("LastInLine"), ("end of the queue",)
+    ),
+    "of two that came at once, the preempted one goes behind": Wrong(
+        changed(
+            (PUT_OFF, "                waiting.append(i)\n                waiting.sort(key=arrival)\n"), SORTED, ARRIVAL
+        ),
+        shown("BehindEquals"),
+        ("Of two that arrived at the same moment",),
+    ),
+    "a piece of a prompt that was read is kept": Wrong(
+        changed((AGAIN_FROM, "                read[i] = 0 if times[i] else read[i]\n"), REST),
+        shown("KeepsChunk"),
+        ("in the middle of its prompt",),
+    ),
+    "admitted, though nothing is left to read": Wrong(
+        changed(
+            ("            clock += cost(", """\
+            for i in list(fits)[: rows - len(running)]:
+                waiting.remove(i)
+                running.append(i)
+            clock += cost("""),
+        ),
+        shown("EmptyHanded"),
+        ("in which nothing was left to read",),
+    ),
+    "cost is asked twice": Wrong(
+        changed(("            clock += cost(", "            cost(sum(reads.values()))\n            clock += cost(")),
+        frozenset({DAY}),
+        ("cost was not asked once in each step",),
+    ),
+    "cost is asked about no token first": Wrong(
+        changed(("        while coming or", "        cost(0)\n        while coming or")),
+        frozenset({DAY}),
+        ("cost was not asked once in each step", "question 1 of"),
+    ),
+    "times in whole milliseconds": Wrong(
+        changed(("append(clock)", "append(round(clock, 3))")), frozenset({JOIN}), ("comes at another time",)
     ),
     "whoever is preempted need not read again": Wrong(
         changed((AGAIN_FROM, ""), REST), shown("KeepsMemory"), ("reads its whole text again",)

@@ -57,6 +57,25 @@ RIGHT = {
             begin = np.repeat(np.concatenate([[0], ends])[:-1] + 1, rows)[: len(lengths)]
             return np.stack([begin, begin + lengths - 1], axis=1)
         """,
+    "a tensor": """
+        import torch
+        def static(lengths, rows):
+            pieces, begin = [torch.tensor([])], 1
+            for batch in torch.tensor(lengths).split(rows):
+                pieces.append(torch.stack((torch.full_like(batch, begin), begin + batch - 1), dim=1).flatten())
+                begin += max(batch, default=0)
+            return torch.cat(pieces).view(-1, 2)
+        """,
+    "an array of pairs, also if there are none": """
+        import numpy as np
+        def static(lengths, rows):
+            pairs, begin = [], 1
+            for i in range(0, len(lengths), rows):
+                batch = lengths[i : i + rows]
+                pairs += [(begin, begin + n - 1) for n in batch]
+                begin += max(batch)
+            return np.array(pairs)
+        """,
     "a named tuple, and a deque": """
         from collections import deque, namedtuple
         Steps = namedtuple("Steps", "first last")

@@ -195,6 +195,17 @@ WRONG = {
         ABOUT_SAME,
         ("finds the token of the text likeliest",),
     ),
+    "nearly as likely is the same": Wrong(
+        changed(
+            (
+                SHARE,
+                "best = full.argmax(dim=1, keepdim=True)\n        "
+                "same = (quantised.gather(1, best)[:, 0] >= quantised.amax(dim=1) - 1e-3).double()",
+            )
+        ),
+        frozenset({SAME}),
+        ("likelier by a hair",),
+    ),
     "largest of each column": Wrong(
         changed((SHARE, "same = (full.argmax(dim=0) == quantised.argmax(dim=0)).double()")),
         ABOUT_SAME,

@@ -132,6 +132,22 @@ RIGHT = {
                 pieces = [row[i * self.bits : (i + 1) * self.bits][::-1] for i in range(count)]
                 return torch.tensor([int(piece, 2) for piece in pieces])
         """,
+    "a packer that keeps its places, and a buffer that it clears": """
+        import torch
+        class Packer:
+            buffer = []
+            def __init__(self, bits):
+                self.bits, self.places = bits, torch.arange(bits)
+            def pack(self, codes):
+                self.buffer.clear()
+                self.buffer.extend((codes.long()[:, None] >> self.places & 1).flatten().tolist())
+                self.buffer.extend([0] * (-len(self.buffer) % 8))
+                pieces = [self.buffer[i : i + 8] for i in range(0, len(self.buffer), 8)]
+                return torch.tensor([sum(b << i for i, b in enumerate(p)) for p in pieces], dtype=torch.uint8)
+            def unpack(self, packed, count):
+                row = (packed.long()[:, None] >> torch.arange(8) & 1).flatten()[: count * self.bits]
+                return (row.view(-1, self.bits) << self.places).sum(1)
+        """,
     "the library's": """
         from course_lib.caches import codecs
         class Packer:
@@ -161,6 +177,7 @@ JOIN = "<< torch.arange(8)).sum"
 SPLIT = "(packed.long()[:, None] >> torch.arange(8) & 1)"
 CUT = "row[: count * self.bits].view(count, self.bits)"
 BACK = "(row << torch.arange(self.bits))"
+FOUND = f"self.found += {BACK}.sum(dim=1)"
 
 WRONG = {
     "nothing is packed": Wrong(
@@ -276,7 +293,7 @@ WRONG = {
     "a byte where there is no code": Wrong(
         changed((PAD, PAD + "\n            row = row if len(row) else torch.zeros(8, dtype=torch.long)")),
         frozenset({PACK_REST}),
-        ("a byte too many",),
+        ("0 codes of 3 bits are 0 bits",),
     ),
     "always 4 bits": Wrong(changed(("self.bits = bits", "self.bits = 4")), ALL, ()),
     "no mask": Wrong(other((" & 2**self.bits - 1", "")), UNPACKING | MADE, ("mask away",)),
@@ -314,6 +331,30 @@ WRONG = {
     ),
     "return of unpack forgotten": Wrong(
         changed(("return " + BACK, "codes = " + BACK)), UNPACKING | MADE, ("unpack returned None",)
+    ),
+    "what was packed before is packed again": Wrong(
+        changed(
+            ("self.bits = bits\n", "self.bits, self.row = bits, torch.zeros(0, dtype=torch.long)\n"),
+            (PAD, "self.row = torch.cat((self.row, row))\n            row = F.pad(self.row, (0, -len(self.row) % 8))"),
+        ),
+        frozenset({BOTH}),
+        ("It may be used again and again",),
+    ),
+    "unpacked codes are collected": Wrong(
+        changed(
+            ("self.bits = bits\n", "self.bits, self.found = bits, []\n"),
+            ("return " + BACK + ".sum(dim=1)", FOUND + ".tolist()\n            return self.found"),
+        ),
+        frozenset({BOTH}),
+        ("It may be used again and again",),
+    ),
+    "bits in a variable of the notebook": Wrong(
+        changed(("self.bits = bits\n", "global BITS\n            BITS = bits\n")).replace("self.bits", "BITS"),
+        frozenset({BOTH}),
+        ("Two packers get in each other's way",),
+    ),
+    "bits in a variable of the class": Wrong(
+        changed(("self.bits = bits", "Packer.bits = bits")), frozenset({BOTH}), ("keep it in the packer, as self.bits",)
     ),
     "no class": Wrong("def Packer(bits): return bits", ALL, ("AttributeError",)),
 }

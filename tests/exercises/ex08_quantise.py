@@ -276,7 +276,25 @@ WRONG = {
     "equal numbers have a step of 1": Wrong(
         changed(("    codes = (", "    step = step.where(step > 0, 1)\n            codes = (")),
         frozenset({EQUAL}),
-        ("step is the distance of two marks", "16 marks"),
+        ("A group of equal numbers has step 0",),
+    ),
+    "a small number is added to each step": Wrong(
+        changed(("step.where(step > 0, 1)", "(step + 5e-7)")), frozenset({EQUAL}), ("Only a step of exactly 0 needs",)
+    ),
+    "no step below a thousandth": Wrong(
+        changed(("step.where(step > 0, 1)", "step.clamp(min=1e-3)")),
+        frozenset({EQUAL}),
+        ("close together, but they are not equal",),
+    ),
+    "nearly equal is equal": Wrong(
+        changed((".round()", ".round() * (step * (2**bits - 1) > 1e-2)")),
+        frozenset({EQUAL}),
+        ("close together, but they are not equal",),
+    ),
+    "equal numbers have a tiny step": Wrong(
+        changed(("    codes = (", "    step = step.clamp(min=1e-6)\n            codes = (")),
+        frozenset({EQUAL}),
+        ("A group of equal numbers has step 0",),
     ),
     "codes are not whole": Wrong(changed((".round()", "")), ALL, ("Codes are whole numbers",)),
     "x is changed": Wrong(changed(("(piece - low)", "piece.sub_(low)")), frozenset({INPUTS}), ("The call changed x",)),

@@ -153,6 +153,31 @@ WRONG = {
         frozenset({STOP, BUDGET, OFTEN}),
         ("It ends the answer",),
     ),
+    "the first of the stop tokens that is there": Wrong(
+        steps(
+            (
+                """        for at, token in enumerate(new):
+            if token in stop_tokens:
+                new = new[: at + 1]
+                break
+""",
+                """        for token in stop_tokens:
+            if token in new:
+                new = new[: new.index(token) + 1]
+                break
+""",
+            )
+        ),
+        frozenset({STOP}),
+        ("comes first in the text",),
+    ),
+    "token 0 is no guess": Wrong(
+        plain(("if guess != choice or", "if not guess or guess != choice or")),
+        frozenset({ALL}),
+        ("Token 0 is a guess like any other",),
+    ),
+    "the same object": Wrong(plain(("guess != choice", "guess is not choice")), frozenset({ALL}), ("Compare with ==",)),
+    "no more than eight guesses": Wrong(plain(("choices):", "choices[:9]):")), frozenset({ALL})),
     "the stop token is dropped": Wrong(
         steps(("new[: at + 1]", "new[:at]")), frozenset({STOP, OWN, BUDGET, OFTEN}), ("The stop token is missing",)
     ),

@@ -11,6 +11,7 @@ from course_lib.checks.ex10_look_up import (
     NEARLY,
     NOTHING,
     OFTEN,
+    ONCE,
     ONE,
     OVER,
     SHORT,
@@ -158,6 +159,32 @@ WRONG = {
     ),
     "nothing found is None": Wrong(
         changed(("        return []", "        return None")), frozenset({NOTHING, SHORT, OFTEN}), ("an empty one",)
+    ),
+    "compared as text": Wrong(
+        """
+        def look_up(text, n, draft_tokens):
+            if len(text) <= n:
+                return []
+            ending, joined = " ".join(map(str, text[-n:])), " ".join(map(str, text))
+            at = joined.rfind(ending, 0, -1)
+            start = joined[:at].count(" ") + n
+            return text[start : start + draft_tokens] if at >= 0 else []
+        """,
+        frozenset({NEARLY}),
+        ("Compare tokens as numbers, not their digits",),
+    ),
+    "ten bits of each token are compared": Wrong(
+        changed(
+            ("        for start", "        low = [token % 1024 for token in text]\n        for start"),
+            (IF, "if low[start : start + n] == low[-n:]:"),
+        ),
+        frozenset({NEARLY}),
+        ("were taken for the same",),
+    ),
+    "only the last 64 tokens are searched": Wrong(
+        changed((RANGE, "range(len(text) - n - 1, max(-1, len(text) - 65), -1)")),
+        frozenset({ONCE}),
+        ("that is far back counts",),
     ),
     "the ending is taken off": Wrong(
         changed(

@@ -139,13 +139,16 @@ WRONG = {
     ),
     "drawn from q": Wrong(changed((INSTEAD, "q")), OF_INSTEAD, ("This is q.",)),
     "0 / 0": Wrong(changed((INSTEAD, "missing / total")), frozenset({SAME}), ("0 / 0",)),
+    "as good as nothing is nothing": Wrong(
+        changed((INSTEAD, "missing / total if total > 1e-3 else p")), frozenset({SAME}), ("Little is missing here",)
+    ),
     "zeros where nothing is missing": Wrong(
         changed((INSTEAD, "missing / total if total > 0 else missing")), frozenset({SAME}), ("Nothing is missing here",)
     ),
     "no distribution where the token stays": Wrong(
         changed((INSTEAD, "(missing / total if total > 0 else p) if chance < 1 else p")),
         frozenset({MISSING, ZEROS, LARGE, INPUTS}),
-        ("This is p.",),
+        ("it depends on p and q alone",),
     ),
     "only one thing": Wrong(changed(("return chance, ", "return ")), EVERY, ("should return two things",)),
     "in the other order": Wrong(

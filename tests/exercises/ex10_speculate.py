@@ -355,6 +355,37 @@ WRONG = {
     "one guess in each round": Wrong(
         changed((COUNT, "range(min(1, end - len(text) - 1))")), frozenset({GOOD, FEW}), ("no draft had",)
     ),
+    "one guess more than draft_tokens": Wrong(
+        changed((COUNT, "range(min(draft_tokens + 1, end - len(text) - 1))")),
+        frozenset({EVERY, FEW}),
+        ("More guesses than `draft_tokens`",),
+    ),
+    "always eight guesses": Wrong(
+        changed((COUNT, "range(min(8, end - len(text) - 1))")),
+        frozenset({EVERY, FEW}),
+        ("More guesses than `draft_tokens`",),
+    ),
+    "as many guesses as tokens may come": Wrong(
+        changed((COUNT, "range(end - len(text) - 1)")), frozenset({EVERY, FEW}), ("More guesses than `draft_tokens`",)
+    ),
+    "the target's own numbers, taken out of it": Wrong(
+        """
+        import torch
+        def speculate(target, draft, prompt, max_new_tokens, draft_tokens, stop_tokens):
+            cells = [cell.cell_contents for cell in target._read.__closure__]
+            toy = next(cell for cell in cells if type(cell).__name__ == "ToyModel")
+            text = list(prompt)
+            while len(text) < len(prompt) + max_new_tokens:
+                seen = toy.notes(torch.tensor(text), torch.arange(len(text))).cumsum(0)
+                text.append(int(toy.next_tokens(seen)[-1]))
+                if text[-1] in stop_tokens:
+                    break
+            target(text[:-1], target.new_cache())
+            return text[len(prompt) :]
+        """,
+        ALL,
+        ("guesses that the draft did not make",),
+    ),
     "the same guess again and again": Wrong(
         changed((UNREAD, "unread = text[draft_cache.length :] or text[-1:]")), frozenset({GOOD, FEW}), ()
     ),
