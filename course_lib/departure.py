@@ -85,7 +85,7 @@ def departure(one: Run, other: Run) -> Departure:
     for number in range(min(len(one.logits), len(other.logits)) if token is None else token + 1):
         left, right = one.logits[number].double(), other.logits[number].double()
         noise = float((left - right).abs().max())
-        if not noise <= tolerance(one.dtype, "") * float(torch.maximum(left, right).abs().max()):  # NaN is no noise
+        if not noise <= tolerance(one.dtype) * float(torch.maximum(left, right).abs().max()):  # NaN is no noise
             said = (
                 f"Not rounding: the logits of new token {number} of {one.name} and {other.name} are up to {noise:.2g} "
                 "apart, though no layer differs by more than rounding. They may be those of another sequence or "
@@ -110,7 +110,7 @@ def departure(one: Run, other: Run) -> Departure:
 
 def share(dtype: torch.dtype) -> float:
     """The tolerance of what a layer makes. ValueError for a dtype that was never measured."""
-    tolerance(dtype, "")  # says which dtypes there are
+    tolerance(dtype)  # says which dtypes there are
     return EPSILONS[dtype] * torch.finfo(dtype).eps
 
 

@@ -28,15 +28,16 @@ AGAIN = "again, in the same way"
 Compute = Callable[[Transformer, Tensor], Tensor]  # the logits [T, V] of a text [T]
 
 
-def tolerance(dtype: torch.dtype, way: str) -> float:
-    """How far logits computed in `way` may be from those of one pass, as a share of the largest of these.
+def tolerance(dtype: torch.dtype, *, again: bool = False) -> float:
+    """How far logits may be from those of one pass, as a share of the largest of these: computed in another right way,
+    or, `again`, in the same way in one process, where even the bits agree.
 
     ValueError for a dtype that the contract does not speak of.
     """
     if dtype not in EPSILONS:
         known = ", ".join(str(each).removeprefix("torch.") for each in EPSILONS)
         raise ValueError(f"the contract has no tolerance for {dtype}: it has some for {known}")
-    return 0.0 if way == AGAIN else EPSILONS[dtype] * torch.finfo(dtype).eps
+    return 0.0 if again else EPSILONS[dtype] * torch.finfo(dtype).eps
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def ways() -> dict[str, Compute]:
     return {
         AGAIN: one_pass,
         "token by token, with a cache": in_pieces(1),
-        "in chunks of 16": in_pieces(16),
+        "in chunks of 8": in_pieces(8),
         "beside 3 other texts": beside(3),
         f"{other} thread{'s' * (other > 1)}": with_threads(other),
     }
@@ -137,7 +138,7 @@ def noise_floor(model: Transformer, text: Sequence[int], compared: Mapping[str, 
                 way=way,
                 dtype=model.dtype,
                 difference=float((logits.double() - reference.double()).abs().max() / largest),
-                allowed=tolerance(model.dtype, way),
+                allowed=tolerance(model.dtype, again=way == AGAIN),
                 changed=int((logits.argmax(-1) != reference.argmax(-1)).sum()),
                 smallest_margin=float((best - next_best).min() / largest),
             )
@@ -156,6 +157,6 @@ def noise_table(
     The model is copied into each dtype that is not its own. Takes and refuses what `noise_floor` does.
     """
     for dtype in dtypes:
-        tolerance(dtype, AGAIN)  # refuse before anything is copied
+        tolerance(dtype)  # refuse before anything is copied
     copies = (model if model.dtype == dtype else deepcopy(model).to(dtype) for dtype in dtypes)
     return [each for copy in copies for each in noise_floor(copy, text, compared)]

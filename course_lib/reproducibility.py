@@ -210,11 +210,20 @@ def flags() -> dict[str, str]:
     cuda = torch.backends.cuda
     return {
         "deterministic_algorithms": str(torch.are_deterministic_algorithms_enabled()),
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "float32_matmul_precision": matmul_precision(),
         "mkldnn": str(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),
         "flash_attention": str(cuda.flash_sdp_enabled()),
         "memory_efficient_attention": str(cuda.mem_efficient_sdp_enabled()),
     }
+
+
+def matmul_precision() -> str:
+    """How exactly float32 is multiplied, in torch's old words; in its new ones where only these can say it."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by the new names, for each library apart
+        found = (getattr(torch.backends, name).matmul.fp32_precision for name in ("mkldnn", "cuda"))
+        return ", ".join(map(str, found))
 
 
 def shown(value: Any) -> str:
@@ -223,7 +232,8 @@ def shown(value: Any) -> str:
         return value[:8]
     if isinstance(value, tuple) and len(value) > 6:
         return f"{len(value)} tokens: {', '.join(map(str, value[:6]))}, …"
-    return "nothing" if value in (None, "", ()) else str(value)
+    text = "nothing" if value in (None, "", ()) else str(value)
+    return text if text.isprintable() else repr(text)  # a file may hold what a terminal would obey
 
 
 # --- Reading

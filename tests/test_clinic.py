@@ -20,7 +20,7 @@ from course_lib.departure import Run, common_traces, departure
 from course_lib.divergence import shares
 from course_lib.model import Transformer
 from course_lib.museum import EXHIBITS
-from course_lib.noise import EPSILONS, Noise, noise_table, one_pass, tolerance, ways
+from course_lib.noise import AGAIN, EPSILONS, Noise, noise_table, one_pass, tolerance, ways
 from course_lib.study import clinic, noise_figures
 from course_lib.study.clinic import CHANGES, FULL, HALF, Case, evidence, six
 from course_lib.study.style import Picture
@@ -178,7 +178,7 @@ def test_what_no_clinic_can_be_made_of_is_refused(
 
 
 def noise(dtype: torch.dtype, difference: float, way: str = "in chunks") -> Noise:
-    return Noise(way, dtype, difference, tolerance(dtype, way), changed=0, smallest_margin=0.1)
+    return Noise(way, dtype, difference, tolerance(dtype), changed=0, smallest_margin=0.1)
 
 
 RIGHT = [noise(torch.float64, 1e-15), noise(FULL, 2e-6), noise(HALF, 0.02), noise(HALF, 0.0)]
@@ -213,7 +213,7 @@ def test_the_figure_draws_the_logits_and_layers_of_the_runs(seed: int) -> None:
         assert apart[n] == pytest.approx(max(float((one - other).abs().max() / one.abs().max()), floor))
         best, runner_up = sorted(one.tolist())[:-3:-1]
         assert lead[n] == pytest.approx(max((best - runner_up) / float(one.abs().max()), floor))
-    assert len(apart) == len(lead) == number and allowed == [tolerance(case.one.dtype, "")] * 2
+    assert len(apart) == len(lead) == number and allowed == [tolerance(case.one.dtype)] * 2
     drawn = torch.tensor([list(map(float, line.get_ydata())) for line in below.lines[:3]]).T  # [L, 3]
     wanted = shares(*common_traces(case.one, case.other)).amax(0)
     assert drawn.shape == (SHAPES[SHAPE].n_layers, 3)
@@ -233,7 +233,7 @@ def test_rounding_is_drawn_from_the_coarsest_dtype_to_the_finest_with_what_is_al
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["bfloat16", "float32", "float64"]
     drawn = {line.get_label(): list(zip(*map(list, line.get_data()))) for line in axes.lines}
     dashes = [list(line.get_ydata()) for line in axes.lines if line.get_linewidth() == 2.5]
-    assert dashes == [[tolerance(dtype, "")] * 2 for dtype in (HALF, FULL, torch.float64)]
+    assert dashes == [[tolerance(dtype)] * 2 for dtype in (HALF, FULL, torch.float64)]
     at_0 = torch.finfo(torch.float64).eps / 4
     assert sorted(drawn["right ways"]) == [(0, at_0), (0, 0.02), (1, 2e-6), (2, 1e-15)]
     assert drawn["a bug"] == [(0, 0.03), (1, 0.03), (2, 0.03)]
@@ -258,7 +258,9 @@ def test_the_table_of_the_contract_has_every_dtype_and_way_measured_in_that_dtyp
     model, text = model_of(SHAPE, FULL), text_of(SHAPE, 20)
     table = noise_table(model, text)
     assert [(each.dtype, each.way) for each in table] == [(dtype, way) for dtype in EPSILONS for way in ways()]
-    assert model.dtype == FULL and all(each.kept and each.allowed == tolerance(each.dtype, each.way) for each in table)
+    assert model.dtype == FULL and all(
+        each.kept and each.allowed == tolerance(each.dtype, again=each.way == AGAIN) for each in table
+    )
     most = [max(each.difference for each in table if each.dtype == dtype) for dtype in EPSILONS]
     assert most == sorted(most) and most[0] < 1e-13 < most[1] < 1e-4 < most[2]
     shifted = noise_table(model, text, (HALF, FULL), {"next token": lambda m, t: one_pass(m, t).roll(1, 0)})

@@ -81,6 +81,13 @@ def test_only_text_makes_a_piece() -> None:
     assert (answer.prompt_tokens, answer.new_tokens) == (7, 3)
 
 
+def test_an_empty_finish_reason_is_none_and_thoughts_under_two_names_come_once() -> None:
+    answer = Answer()
+    delta = {"content": None, "reasoning": "Hm", "reasoning_content": "Hm"}
+    answer.take(json.dumps({"choices": [{"delta": delta, "finish_reason": ""}]}).encode(), 1.0)
+    assert not answer.complete and [piece.text for piece in answer.pieces] == ["Hm"]
+
+
 def test_an_answer_is_complete_with_a_finish_reason_or_with_done() -> None:
     assert not taken(choice(delta={"content": "a"})).complete
     assert taken(choice(delta={"content": "a"}, finish_reason="stop")).complete

@@ -83,6 +83,12 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
+@pytest.mark.parametrize("listed", ["{}", '["config.json"]', "[" * 100_000, "null"])
+def test_a_folder_without_weights_is_not_whole_whatever_its_list_says(listed: str, tmp_path: Path) -> None:
+    (tmp_path / LIST).write_text(listed)
+    assert not is_whole(tmp_path)
+
+
 def test_it_is_made_once_and_made_again_when_it_is_damaged(tiny: Path) -> None:
     folder = huggingface_folder("tiny", "bf16")
     assert folder.parent == tiny and is_whole(folder) and load(folder).tokenizer

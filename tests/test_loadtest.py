@@ -115,7 +115,7 @@ def test_in_a_closed_loop_nobody_asks_before_the_own_answer() -> None:
     for user in range(3):
         mine = [(report.log[r.name], visit_of(server, r)) for r in requests[user::3]]
         for (earlier, _), (later, visit) in pairwise(mine):
-            assert later.arrival_s == earlier.ended_s == earlier.token_times_s[-1]
+            assert later.arrival_s >= earlier.ended_s == earlier.token_times_s[-1]
             assert visit.received_s >= report.start_s + later.arrival_s
 
 
@@ -202,12 +202,64 @@ def test_ctrl_c_ends_it_and_gives_what_was_measured_so_far() -> None:
         arrivals = [*poisson(requests[:-1], 40.0), Arrival(1000.0, requests[-1])]
         report = measure(server.url, "m", arrivals, on_progress=interrupt_after_ten)
         assert time.perf_counter() - begun < 60
+        stopped_s = time.perf_counter() - report.start_s
     assert report.partial and report.planned == 60 > len(report.log.requests) >= len(report.asked) >= 10
     assert seen[:10] == [(number, 0) for number in range(1, 11)]
     run = report.summary()
+    assert run.duration_s is not None and 0.9 * stopped_s - 1 < run.duration_s <= stopped_s
     assert run.finished == len(report.asked) and run.unfinished == run.arrived - run.finished > 0
     assert run.ttft_s.samples == run.finished, "what was under way counts for nothing"
     assert not [thread for thread in threading.enumerate() if thread.name == "load test"]
+
+
+def test_the_silence_before_ctrl_c_belongs_to_a_run_that_was_stopped() -> None:
+    """A few answers, then a server that hangs: that is when one presses it, and more than once."""
+    import _thread
+
+    def twice() -> None:
+        _thread.interrupt_main()
+        time.sleep(0.001)
+        _thread.interrupt_main()
+
+    with scripted_server(plan([1]), plan([1]), plan([1], first_s=60.0)) as server:
+        threading.Timer(1.5, twice).start()
+        report = measure(server.url, "m", bursts(questions(3, 20, 1), 1, 0.05), warm_up=False)
+    run = report.summary()
+    assert report.partial and (run.finished, run.unfinished) == (2, 1) and run.duration_s >= 1.3
+
+
+def test_in_a_closed_loop_the_end_of_an_answer_is_not_in_the_next_ttft() -> None:
+    async def lingers(visit: Visit) -> None:
+        visit.begin()
+        visit.piece(" w")
+        await visit.writer.drain()
+        await asyncio.sleep(1.0)
+        visit.finish()
+
+    with scripted_server(lingers) as server:
+        report = measure(server.url, "m", ClosedLoop(questions(3, 20, 1), users=1, think_s=0.0))
+    assert not report.faults and max(record.timing.ttft_s for record in report.log.requests) < 0.8
+
+
+def test_as_many_are_under_way_as_have_come_and_a_slow_warm_up_is_over_by_then() -> None:
+    """A pool of connections, or a clock that began too early, would be in the TTFT of everybody."""
+    with scripted_server(plan([1], first_s=0.5), *[plan([1], first_s=2.0)] * 40) as server:
+        report = measure(server.url, "m", bursts(questions(40, 20, 1), 40, 1.0))
+    assert not report.faults
+    begun = [visit.received_s for visit in server.visits[1:]]
+    assert max(begun) < min(visit.sent[0][0] for visit in server.visits[1:]), "all were there before one was answered"
+    assert report.start_s > server.visits[0].sent[0][0] and report.summary().in_system.most == 40
+
+
+def test_no_visitor_brings_the_cookie_of_another() -> None:
+    async def gives_a_cookie(visit: Visit) -> None:
+        visit.begin(extra="Set-Cookie: who=me; Path=/\r\n")
+        visit.piece(" w")
+        visit.finish()
+
+    with scripted_server(gives_a_cookie) as server:
+        assert not measure(server.url, "m", bursts(questions(3, 20, 1), 1, 0.01)).faults
+    assert not any("cookie" in visit.head.lower() for visit in server.visits)
 
 
 def test_the_figure_shows_what_a_client_sees() -> None:

@@ -1,5 +1,6 @@
 """`course loadtest` as a person meets it: what it prints, writes and returns, and Ctrl-C."""
 
+import asyncio
 import json
 import signal
 from itertools import pairwise
@@ -68,6 +69,43 @@ def test_requests_come_as_they_are_told_to(
         assert [after - before for before, after in pairwise(times)] == pytest.approx(gaps)
     asked_for = [(len(v.body["messages"][0]["content"].split()), v.body["max_tokens"]) for v in server.visits[1:]]
     assert sorted(asked_for) == ([(20, 1), (30, 7), (40, 9)] if kind == "day.csv" else [(40, 9)] * 6)
+
+
+def test_the_rate_of_a_trace_is_that_of_its_requests(tmp_path: Path) -> None:
+    """Empty lines are left out, also the first, from which its times are counted."""
+    trace = tmp_path / "day.csv"
+    lines = ("TIMESTAMP,ContextTokens,GeneratedTokens", *(f"2023-11-16 18:15:{s:02},{n},{n}" for s, n in
+             ((0, 0), (10, 5), (11, 5), (12, 5))))  # fmt: skip
+    trace.write_text("\n".join(lines))
+    with scripted_server(plan([1])) as server:
+        asked = ("--arrivals", str(trace), "--rate", "20", "--json", "-")
+        three, one = (json.loads(call(*words(server, *asked, *more)).stdout) for more in ([], ["--requests", "2"]))
+    times = [request["arrival_s"] for request in three["requests"]]
+    assert [after - before for before, after in pairwise(times)] == pytest.approx([0.05, 0.05])
+    assert len(one["requests"]) == 1
+
+
+def test_each_row_says_what_its_name_says_and_each_option_is_heard() -> None:
+    """A gap of 0.3 s in one answer of three tokens, so ITL has 0.05 and 0.3 s, and TPOT is their mean."""
+
+    async def uneven(visit: Visit) -> None:
+        visit.begin()
+        for wait_s in (0.02, 0.05, 0.3):
+            await asyncio.sleep(wait_s)
+            visit.piece(" w")
+            await visit.writer.drain()
+        visit.finish()
+
+    with scripted_server(uneven) as server:
+        asked = ("--arrivals", "bursts", "--requests", "1", "--concurrency", "1")
+        said = call(*words(server, *asked)).stdout
+        rows = (line.split() for line in said.splitlines() if line[:4] in ("ITL ", "TPOT"))
+        largest = {row[0]: float(row[4]) for row in rows}
+        assert 150 < largest["TPOT"] < largest["ITL"] and largest["ITL"] > 290
+        others = [call(*words(server, "--requests", "1", "--seed", seed)).exit_code for seed in "12"]
+    assert others == [0, 0]
+    first, second = (server.visits[number].body["messages"][0]["content"] for number in (-3, -1))
+    assert first != second, "another seed, other words"
 
 
 def test_a_tokenizer_lays_out_the_tokens_of_a_piece() -> None:

@@ -33,6 +33,11 @@ def by_hand(name: str, block: bytes) -> list[float]:
     return [scale * (code - 8) for code in halves] if name == "q4_0" else [scale * code + low for code in halves]
 
 
+def hadamard() -> torch.Tensor:
+    """Entry i, j is 1/8, negative if i and j have an odd number of bits in common."""
+    return torch.tensor([[(-1) ** (i & j).bit_count() / 8 for j in range(64)] for i in range(64)])
+
+
 @pytest.mark.parametrize(("name", "size"), [("q8_0", 34), ("q4_0", 18), ("q4_1", 20)])
 def test_what_the_codec_stores_is_a_block_of_llama_cpp_and_comes_back_as_that(name: str, size: int) -> None:
     x = torch.randn(2, 3, 5, 64, generator=torch.Generator().manual_seed(0))
@@ -43,11 +48,29 @@ def test_what_the_codec_stores_is_a_block_of_llama_cpp_and_comes_back_as_that(na
     back = codec.decode(packed, 64, torch.float32)
     blocks = packed.reshape(-1, size).numpy()
     expected = np.array([by_hand(name, block.tobytes()) for block in blocks]).reshape(x.shape)
-    assert difference(back, torch.from_numpy(expected)) < 1e-6
-    step = (x.unflatten(-1, (2, 32)).abs().amax(-1, keepdim=True) / (127 if name == "q8_0" else 7)).expand(
+    stored = torch.from_numpy(expected).float()
+    assert difference(back, stored @ hadamard()) < 1e-5
+    turned = x @ hadamard()
+    step = (turned.unflatten(-1, (2, 32)).abs().amax(-1, keepdim=True) / (127 if name == "q8_0" else 7)).expand(
         -1, -1, -1, -1, 32
     )
-    assert ((back - x).abs() <= 1.1 * step.flatten(-2)).all() and difference(back, x) > 0
+    assert ((stored - turned).abs() <= 1.1 * step.flatten(-2)).all() and difference(back, x) > 0
+
+
+def test_rows_are_turned_only_where_llama_cpp_turns_them() -> None:
+    """In rounded types and heads of a multiple of 64, each 64 on their own."""
+    x = torch.randn(1, 128, generator=torch.Generator().manual_seed(1))
+    x[0, 0] = 40  # reaches a block of 32 if it is not turned, and of 64 if it is
+
+    def there_and_back(name: str, width: int, part: int) -> torch.Tensor:
+        codec, rows = real.LlamaCpp(name), x[:, :width]
+        return torch.cat([codec.decode(codec.encode(each), part, torch.float32) for each in rows.split(part, -1)], -1)
+
+    assert difference(there_and_back("f16", 64, 64), x[:, :64].half().float()) == 0
+    assert difference(there_and_back("q4_0", 96, 96), there_and_back("q4_0", 96, 32)) == 0, "a head of 96 is not turned"
+    assert difference(there_and_back("q4_0", 128, 128), there_and_back("q4_0", 128, 64)) == 0
+    plain, turned = ((there_and_back("q4_0", 64, part) - x[:, :64]).square().mean() for part in (32, 64))
+    assert turned < plain / 2, "what stands out is spread"
 
 
 @pytest.mark.parametrize("name", ["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"])
@@ -169,4 +192,5 @@ def test_the_tokens_in_a_pool() -> None:
 def test_whole_blocks_of_a_common_beginning() -> None:
     """200 tokens fill no block of 256, all but 56 of its slots hold them, and twelve blocks of 16 are full."""
     assert (200 // 256, 256 - 200, 200 // 16) == (0, 56, 12)
-    assert Memory(rows=4, blocks=8, block_size=16).blocks_for(55 + 15) == 5
+    few = Memory(rows=4, blocks=2, block_size=64)
+    assert [few.blocks_for(55 + read) for read in (0, 9, 10, 15)] == [1, 1, 2, 2]

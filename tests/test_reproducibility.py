@@ -1,6 +1,8 @@
 """A manifest holds what may change a run: the same one gives the same tokens, and each difference has its field."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -76,6 +78,20 @@ def test_each_field_in_which_two_runs_differ_is_named(manifest: Manifest, field:
     assert {each.field.partition(".")[0] for each in found} == {field} and differences(manifest, manifest) == []
     assert all(each.machine == (field in MACHINE) for each in found)
     assert str(found[0]).startswith(f"{found[0].field}: ") and " / " in str(found[0])
+
+
+def test_what_a_file_says_cannot_reach_the_terminal(manifest: Manifest) -> None:
+    (found,) = differences(manifest, replace(manifest, device="\x1b[31mcpu"))
+    assert str(found).isprintable()
+
+
+def test_flags_are_told_under_torchs_new_names_too() -> None:
+    program = (
+        "import torch; from course_lib.reproducibility import flags; before = flags()\n"
+        "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'\n"
+        "assert flags()['float32_matmul_precision'] != before['float32_matmul_precision']"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_an_entry_that_only_one_has_is_a_difference(manifest: Manifest) -> None:

@@ -10,14 +10,14 @@ NOTEBOOK = "10_reproducibility"
 
 def test_what_the_contract_allows_logits_of_24_in_bfloat16() -> None:
     largest, eps = 24, torch.finfo(torch.bfloat16).eps
-    share = tolerance(torch.bfloat16, "in another way")
+    share = tolerance(torch.bfloat16)
     assert eps == 2**-7 and EPSILONS[torch.bfloat16] == 8
     traps = {share, eps * largest, EPSILONS[torch.float32] * eps * largest}
     assert number(NOTEBOOK, "allowed_in_bfloat16", traps=traps) == share * largest
     assert "2^-7" in words(NOTEBOOK, "allowed_in_bfloat16") and "8 · 2^-7 = 0.0625" in words(
         NOTEBOOK, "allowed_in_bfloat16"
     )
-    assert share * largest > 1000 * tolerance(torch.float32, "in another way") * largest  # a bug beyond all doubt there
+    assert share * largest > 1000 * tolerance(torch.float32) * largest  # a bug beyond all doubt there
 
 
 def test_the_numbers_that_others_take_from_a_generator_before_the_fifth_token_of_row_1() -> None:

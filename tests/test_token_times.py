@@ -24,6 +24,13 @@ def test_as_many_pieces_as_tokens_are_a_token_each() -> None:
     assert token_times(three, words) == TokenTimes([1.0, 2.0, 3.0], "usage", 0), "who served it knows better"
 
 
+def test_half_a_surrogate_pair_is_counted_like_any_letter() -> None:
+    def strict(text: str) -> int:
+        return len(text.encode().split())
+
+    assert token_times(answer("a b\ud83d", " c", said=3), strict).times_s == [1.0, 1.0, 2.0]
+
+
 def test_several_tokens_of_one_piece_came_at_one_moment() -> None:
     packed = answer("a", " b c d", " e f", said=6)
     assert token_times(packed, words) == TokenTimes([1.0, 2.0, 2.0, 2.0, 3.0, 3.0], "usage and tokenizer", 2)

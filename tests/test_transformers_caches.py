@@ -240,6 +240,20 @@ def test_a_full_window_goes_back_only_as_far_as_it_still_holds_what_is_needed() 
     assert records.get_seq_length() == 19 and records.layers[0].keys.shape[2] == window - 1
 
 
+def test_a_cache_in_fp8_cannot_go_back_and_ours_can() -> None:
+    ours = our_model(dtype=torch.float32)
+    their = transformers.QuantizedCache("fp8", (peer := as_transformers(ours)).config)
+    mine = RoundedCache(CONFIG, 1, 40, *[Floats(torch.float8_e4m3fn)] * 2, dtype=ours.dtype)
+    theirs(peer, their, TEXT[:20])
+    feed(ours, mine, {0: TEXT[:20]})
+    with pytest.raises(IndexError, match="too many indices"):
+        their.crop(-4)
+    mine.truncate(0, 16)
+    again = feed(ours, mine, {0: TEXT[16:20]})[0]
+    mine.truncate(0, 16)
+    assert mine.lengths == (16,) and difference(feed(ours, mine, {0: TEXT[16:20]})[0], again) == 0
+
+
 @pytest.mark.parametrize("kind", ["dynamic, contiguous", "dynamic window of 7"])
 def test_repeated_and_selected_rows_are_copied_and_named_rows(kind: str) -> None:
     pair = KINDS[kind]

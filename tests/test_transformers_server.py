@@ -70,11 +70,19 @@ def nobody_listens(url: str) -> bool:
 @pytest.mark.slow
 def test_without_continuous_batching_it_serves_until_the_block_ends(folder: Path) -> None:
     pytest.importorskip("fastapi")
+    (folder.parent / "random.py").write_text("raise SystemExit('this is not the library of that name')")
     with running_server(folder, continuous_batching=False, wait_s=LIMIT_S) as server:
         assert server.model == "tiny" and server.process.poll() is None
         check_measured(server.url, server.model, folder)
         assert "CB: False" in server.log.read_text()
     assert server.process.poll() is not None and nobody_listens(server.url) and not server.log.exists()
+
+
+def test_it_is_not_taken_for_another_that_answers_at_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, subprocess.Popen(["sleep", "600"]) as silent:
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        assert not transformers_server.listens(transformers_server.RunningServer(url, "m", silent, Path("log")))
+        silent.kill()
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from course_lib.checkpoints.weights import plan_weights
 from course_lib.model import ModelConfig
 
 FORMAT = 1  # of what is written here: another number is another folder
-LIST = "sha256.json"
+LIST, WEIGHTS = "sha256.json", "model.safetensors"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -64,10 +64,10 @@ def is_whole(folder: Path) -> bool:
     """Whether every file that was written into `folder` is there and unaltered."""
     try:
         listed = json.loads((folder / LIST).read_text(encoding="utf-8"))
-        return {LIST, *listed} == {path.name for path in folder.iterdir()} and all(
+        return {LIST, *listed} == {path.name for path in folder.iterdir()} >= {"config.json", WEIGHTS} and all(
             sha256(folder / name) == digest for name, digest in listed.items()
         )
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return False
 
 
@@ -82,7 +82,7 @@ def write_folder(source: Path, folder: Path, dtype: str) -> None:
         lacks = "has no tokenizer" if tokenizer is None else "scales its rotations"
         raise CheckpointError(f"{source} {lacks}: such a file is not written as a folder here")
     folder.mkdir(parents=True)
-    save_file(tensors(header, config, DTYPES[dtype]), folder / "model.safetensors", {"format": "pt"})
+    save_file(tensors(header, config, DTYPES[dtype]), folder / WEIGHTS, {"format": "pt"})
     ids = {
         f"{name}_id": tokenizer.encode(tokenizer.named[name], special=True, add_bos=False)[0]
         for name in ("bos_token", "eos_token", "pad_token")

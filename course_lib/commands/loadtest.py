@@ -124,7 +124,7 @@ def arrivals_of(q: Question) -> "list[Arrival] | ClosedLoop":
             kinds = "poisson, bursts, closed, or a trace file"
             raise CommandError(f"there is no kind of arrivals {q.arrivals}, and no such file", kinds, BAD_CALL)
         trace = read_trace(q.arrivals, q.requests, skip_empty=True)
-        recorded_s = trace.rows[-1].time_s
+        recorded_s = trace.rows[-1].time_s - trace.rows[0].time_s
         faster = 1.0
         if q.rate is not None and recorded_s > 0:
             faster = real(q.rate, "the rate", above=0) * recorded_s / (len(trace.rows) - 1)

@@ -7,6 +7,7 @@ An API key is sent to that server only: it is not shown, and no redirect is foll
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,6 +50,11 @@ class Endpoint:
             right = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
         except ValueError:  # a port that is none
             right = False
+        if right:
+            try:
+                httpx.URL(self.url)
+            except httpx.InvalidURL:  # an odd name of a host
+                right = False
         if not right or parts.query or parts.fragment or parts.username or not self.url.isprintable():
             shown = "this" if "@" in self.url else repr(self.url)  # a password stands before an @
             raise ValueError(f"{shown} is no address of a server: give one such as http://127.0.0.1:8000")
@@ -69,7 +75,7 @@ class Endpoint:
         """Then no proxy is asked, whatever the environment says."""
         host = urlsplit(self.url).hostname or ""
         try:
-            return host == "localhost" or ip_address(host).is_loopback
+            return host == "localhost" or ip_address(host).is_loopback or ip_address(host).is_unspecified
         except ValueError:
             return False
 
@@ -80,11 +86,19 @@ class Endpoint:
         return asked | ({"stream_options": {"include_usage": True}} if self.usage else {})
 
     def connect(self) -> httpx.AsyncClient:
-        """A client that opens a connection for each request, as many as there are, and follows nobody elsewhere."""
+        """A client that opens a connection for each request, as many as there are, and follows nobody elsewhere.
+
+        It keeps no cookie: visitors have nothing to do with each other. ValueError for a proxy that cannot be used.
+        """
         key = {} if self.api_key is None else {"Authorization": f"Bearer {self.api_key}"}
-        return httpx.AsyncClient(
-            headers={"Accept": "text/event-stream", "Accept-Encoding": "identity", **key},
-            timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            trust_env=not self.on_this_machine,
-        )
+        try:
+            return httpx.AsyncClient(
+                headers={"Accept": "text/event-stream", "Accept-Encoding": "identity", **key},
+                timeout=httpx.Timeout(None, connect=self.timeouts.connect_s),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+                trust_env=not self.on_this_machine,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            )
+        except (ImportError, ValueError) as error:
+            proxies = "HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+            raise ValueError(f"the proxy of this machine cannot be used ({error}): look at {proxies}") from None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 MOST_EVENT_BYTES = 1 << 20  # of one event; a piece of an answer has some hundred
 MOST_TOKENS = 10_000_000  # of one prompt or answer: a server that reports more is not believed
-TEXTS = ("content", "reasoning_content", "reasoning")  # of a delta: what a model thinks aloud are tokens, too
+THOUGHTS = ("reasoning_content", "reasoning")  # of a delta: what a model thinks aloud are tokens, too
 
 
 class Fault(Exception):
@@ -116,12 +116,15 @@ class Answer:
         if not isinstance(choice, dict):
             raise Fault("unknown event", shown(choice))
         delta = choice.get("delta") or {}
-        texts = [choice.get("text"), *(delta.get(name) for name in TEXTS)] if isinstance(delta, dict) else [delta]
+        texts: list[Any] = [delta]
+        if isinstance(delta, dict):
+            thought = next((delta[name] for name in THOUGHTS if delta.get(name)), None)  # some say it under both names
+            texts = [choice.get("text"), delta.get("content"), thought]
         if not all(text is None or isinstance(text, str) for text in texts):
             raise Fault("unknown event", shown(choice))
         if text := "".join(filter(None, texts)):
             self.pieces.append(Piece(time_s, text))
-        if choice.get("finish_reason") is not None:
+        if choice.get("finish_reason"):
             self.finish_reason, self.finish_s = str(choice["finish_reason"]), time_s
 
     def take_usage(self, usage: Any) -> None:

@@ -191,12 +191,13 @@ def summary(log: Log, targets: Targets | None = None) -> Summary:
 
 
 def window(log: Log) -> Interval:
-    """From the first arrival to the last thing that happened. ValueError if nothing arrived."""
+    """From the first arrival to the last thing that happened, or until the run was stopped. ValueError if nothing
+    arrived."""
     if not log.requests:
         raise ValueError("no request arrived: there is nothing to sum up")
     times = [time for record in log.requests for time in known_times(record)]
     times += [time for step in log.steps for time in (step.begin_s, step.end_s)]
-    return min(times), max(times)
+    return min(times), max(times if log.until_s is None else [*times, log.until_s])
 
 
 def waits(log: Log) -> dict[str, list[Interval]]:

@@ -11,6 +11,7 @@ omission). A client sees a server from outside: what it cannot see, it does not 
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections import Counter
@@ -193,7 +194,7 @@ class Run:
         self.records: dict[str, RequestRecord] = {}
         self.asked: list[Asked] = []
         self.warm_up_fault, self.partial = "", True
-        self.start_s = time.perf_counter()
+        self.start_s, self.stopped_s = time.perf_counter(), 0.0
 
     def now(self) -> float:
         """Seconds since the run began."""
@@ -204,11 +205,14 @@ class Run:
             if warm_up:
                 await self.warm_up(client)
             self.start_s = time.perf_counter()
-            async with asyncio.TaskGroup() as users:
-                for arrival in sorted(self.first, key=attrgetter("time_s")):
-                    await self.until(arrival.time_s)
-                    users.create_task(self.user(client, arrival))
-        self.partial = False
+            try:
+                async with asyncio.TaskGroup() as users:
+                    for arrival in sorted(self.first, key=attrgetter("time_s")):
+                        await self.until(arrival.time_s)
+                        users.create_task(self.user(client, arrival))
+                self.partial = False
+            finally:
+                self.stopped_s = self.now()
 
     async def warm_up(self, client: httpx.AsyncClient) -> None:
         """Ask once. A server that does not like to be asked for its usage is asked without from then on."""
@@ -227,10 +231,12 @@ class Run:
             await asyncio.sleep(wait_s)
 
     async def user(self, client: httpx.AsyncClient, arrival: Arrival | None) -> None:
-        """One request, and in a closed loop those that its user asks after it."""
+        """One request, and in a closed loop those that its user asks after it, once the whole answer is there: servers
+        say more after the last token."""
         while arrival is not None:
             await self.until(arrival.time_s)
-            arrival = self.follow(await self.ask(client, arrival))
+            record = await self.ask(client, arrival)
+            arrival = self.follow(replace(record, ended_s=self.now()))
 
     async def ask(self, client: httpx.AsyncClient, arrival: Arrival) -> RequestRecord:
         request = arrival.request
@@ -246,7 +252,8 @@ class Run:
 
     def report(self, planned: int) -> Report:
         """What has been measured so far."""
-        log = Log(tuple(sorted(self.records.values(), key=attrgetter("arrival_s"))), ())
+        records = tuple(sorted(self.records.values(), key=attrgetter("arrival_s")))
+        log = Log(records, (), self.stopped_s if self.partial else None)
         return Report(
             self.endpoint.url,
             self.endpoint.model,
@@ -280,6 +287,19 @@ def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
             ended.set()
 
     thread = threading.Thread(target=live, name="load test")
+    asked_to_stop: list[int] = []
+
+    def stop_once(number: int, _: object) -> None:
+        # An exception, as Ctrl-C raises it, could come in the middle of a wait and break its lock.
+        if not asked_to_stop:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+        asked_to_stop.append(number)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if in_main else None
+    if before is not None:
+        signal.signal(signal.SIGINT, stop_once)
     try:
         thread.start()
         while not ended.wait(0.1):  # a wait without an end could not be interrupted on every system
@@ -291,6 +311,9 @@ def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
             ended.wait()
         if not isinstance(stop, KeyboardInterrupt):
             raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
     thread.join()
     if errors:
         raise errors[0]

@@ -114,10 +114,14 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Log:
-    """A whole run: all requests in the order in which they arrived, and all steps."""
+    """A whole run: all requests in the order in which they arrived, and all steps.
+
+    until_s: when it was stopped, if that was while requests were under way: nothing may have happened for a while then.
+    """
 
     requests: tuple[RequestRecord, ...]
     steps: tuple[StepRecord, ...]
+    until_s: float | None = None
 
     def __getitem__(self, name: str) -> RequestRecord:
         return next(request for request in self.requests if request.name == name)

@@ -39,7 +39,7 @@ def token_times(answer: Answer, count: Count | None = None) -> TokenTimes:
     once = [1] * len(pieces)
     if said is None and count is None:
         return laid_out(answer, once, 0, "pieces")
-    counted = None if count is None else [max(1, count(piece.text)) for piece in pieces]
+    counted = None if count is None else [max(1, count(whole_letters(piece.text))) for piece in pieces]
     if said is None:
         return laid_out(answer, counted or [], 0, "tokenizer")
     stop = answer.finish_reason == "stop"  # a stop token has no text, and not every server counts it
@@ -53,6 +53,11 @@ def token_times(answer: Answer, count: Count | None = None) -> TokenTimes:
     if not pieces:  # tokens without any text: all that is known is when they were complete
         return laid_out(answer, [], said, "usage and lengths")
     return laid_out(answer, spread(said, lengths), 0, "usage and lengths")
+
+
+def whole_letters(text: str) -> str:
+    """A text that may hold half a surrogate pair, without it: JSON can say such a thing, and no tokenizer knows it."""
+    return text.encode("utf-8", errors="replace").decode()
 
 
 def laid_out(answer: Answer, tokens: Sequence[int], at_finish: int, counted_by: CountedBy) -> TokenTimes:

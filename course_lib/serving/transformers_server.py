@@ -22,6 +22,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
+
+import psutil
 
 from course_lib.caches.contract import whole
 
@@ -103,6 +106,7 @@ def running_server(
     # Requests must name the model exactly as it is named here: by the folder's name, not by its path.
     command = [
         sys.executable,
+        "-P",
         "-c",
         CHILD,
         "serve",
@@ -158,7 +162,8 @@ def wait_until_it_answers(server: RunningServer, wait_s: float) -> None:
     ask = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy between this machine and itself
     while True:
         with suppress(OSError), ask.open(f"{server.url}/health", timeout=5):
-            return
+            if listens(server):  # another program may have been quicker, and answers
+                return
         if (status := server.process.poll()) is not None:
             raise ServerError(
                 f"transformers serve ended with status {status} before it answered: {server.end_of_log()}"
@@ -166,6 +171,16 @@ def wait_until_it_answers(server: RunningServer, wait_s: float) -> None:
         if time.monotonic() > until_s:
             raise ServerError(f"transformers serve gave no answer for {wait_s:g} s: {server.end_of_log()}")
         time.sleep(0.1)
+
+
+def listens(server: RunningServer) -> bool:
+    """Whether it is this server that listens at its address, as far as one can know."""
+    port = urlsplit(server.url).port
+    try:
+        connections = psutil.Process(server.process.pid).net_connections("tcp")
+    except psutil.Error:  # it has ended, or the system does not tell
+        return server.process.poll() is None
+    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

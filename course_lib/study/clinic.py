@@ -171,7 +171,7 @@ def evidence(one: Run, other: Run, title: str = "") -> Picture:
     best = left.topk(2).values
     lead = ((best[:, 0] - best[:, 1]) / largest).tolist()
     layers = shares(*common_traces(one, other)).amax(0)  # [L, 3]
-    allowed = tolerance(one.dtype, ""), share(one.dtype)
+    allowed = tolerance(one.dtype), share(one.dtype)
     floor = torch.finfo(one.dtype).eps / 50
 
     words = "all words are the same" if token is None else f"the first different word is new token {token}"

@@ -133,10 +133,21 @@ def block_layout(name: str) -> tuple[int, int]:
 class LlamaCpp(Codec):
     """Keys or values as llama.cpp stores them with `--cache-type-k NAME`: a row of a head in blocks of that type.
 
-    Encoding and decoding are those of the package `gguf`. ValueError for a type that it cannot write.
+    Encoding and decoding are those of the package `gguf`. ValueError for a type that it cannot write. Like llama.cpp
+    (ggml 0.25.3), it turns each 64 numbers by a Hadamard matrix before it rounds them, where a head has a multiple of
+    64, and turns them back after; llama.cpp takes a larger matrix for keys of 128 numbers, and turns queries instead.
     """
 
     name: str
+
+    def turned(self, rows: np.ndarray) -> np.ndarray:
+        """Rows times the Hadamard matrix, which is its own inverse; as they are if llama.cpp turns none of them."""
+        if block_layout(self.name)[0] == 1 or rows.shape[-1] % 64:
+            return rows
+        matrix = np.ones((1, 1), np.float32)
+        while len(matrix) < 64:
+            matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+        return (rows.reshape(-1, 64) @ (matrix / 8)).reshape(rows.shape)  # 8 is the root of 64
 
     def __post_init__(self) -> None:
         try:
@@ -154,7 +165,7 @@ class LlamaCpp(Codec):
         from gguf import GGMLQuantizationType, quants
 
         rows = np.ascontiguousarray(x.float().numpy()).reshape(-1, x.shape[-1])
-        packed = quants.quantize(rows, GGMLQuantizationType[self.name.upper()]).view(np.uint8)
+        packed = quants.quantize(self.turned(rows), GGMLQuantizationType[self.name.upper()]).view(np.uint8)
         return torch.from_numpy(packed.copy()).reshape(*x.shape[:-1], -1)
 
     def decode(self, packed: Tensor, head_dim: int, dtype: torch.dtype) -> Tensor:
@@ -164,7 +175,7 @@ class LlamaCpp(Codec):
         rows = np.ascontiguousarray(packed.numpy()).reshape(-1, packed.shape[-1])
         plain = {"F32": np.float32, "F16": np.float16}.get(kind.name)
         numbers = quants.dequantize(rows if plain is None else rows.view(plain), kind)
-        return torch.from_numpy(np.array(numbers)).reshape(*packed.shape[:-1], head_dim).to(dtype)
+        return torch.from_numpy(np.array(self.turned(numbers))).reshape(*packed.shape[:-1], head_dim).to(dtype)
 
 
 # --- The settings of serving systems
@@ -179,7 +190,7 @@ SETTINGS: Sequence[tuple[str, ...]] = (  # idea, notebook, and what it is called
         "memory for the pool of blocks", "04",
         "`--gpu-memory-utilization`, 0.92: weights, largest activations, pool",
         "`--mem-fraction-static`, worked out at the start: weights and pool",
-        "`--cb-max-memory-percent`",
+        "`--cb-max-memory-percent`, on a GPU 0.9 (0.8 with logit processing) of what is free after the weights: pool",
     ),
     (
         "size of the pool, given directly", "04", "`--num-gpu-blocks-override`, `--kv-cache-memory-bytes`",
@@ -201,7 +212,8 @@ SETTINGS: Sequence[tuple[str, ...]] = (  # idea, notebook, and what it is called
     ("who comes first", "07", "`--scheduling-policy`, fcfs", "`--schedule-policy`, fcfs", "`scheduler_type`, fifo"),
     (
         "if no block is free", "07", "the request that came last is preempted",
-        "requests are retracted (`--retraction-policy`, length)", "the newest gives its blocks back",
+        "requests are retracted (`--retraction-policy`, length)",
+        "of those that were denied a block, the newest gives back its own",
     ),
     (
         "how keys and values are stored", "08", "`--kv-cache-dtype`, auto", "`--kv-cache-dtype`, auto",
