@@ -269,7 +269,7 @@ FOUND_IN_COURSES = (
         "the cache is not reset between two texts",
         "reuse",
         at(CONTRACT, ("        self.truncate(row, 0)", "        self.check_row(row)"))
-        | at("generation", ("if cache is not None and cache.lengths[0]:", "if False:")),
+        | at("generation", ("if cache.lengths[0]:", "if False:")),
     ),
     Mutant(
         21,

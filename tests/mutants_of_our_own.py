@@ -216,6 +216,12 @@ OUR_OWN = (
         None,
         "one generator for all requests",
         "sampling",
-        at("generation", ("generator = torch.Generator().manual_seed(seed)", "generator = torch.default_generator")),
+        at(
+            "generation",
+            (
+                'generator = torch.Generator().manual_seed(whole(seed, "the seed"))',
+                "generator = torch.default_generator",
+            ),
+        ),
     ),
 )

@@ -13,7 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED_FOR = {"chromium": "the tests in a browser", "bwrap": "the tests of the sandbox"}
-TWO_PROCESSES = ["-n", "2", "--dist", "loadfile"]  # a file's tests stay together: nbval needs that
+# One more than the cores of a small machine, since many tests wait for a browser or a server. A file's tests stay
+# together: nbval needs that.
+PROCESSES = ["-n", "3", "--dist", "loadfile"]
 
 
 def stages(pytest_arguments: list[str]) -> dict[str, list[str]]:
@@ -25,10 +27,10 @@ def stages(pytest_arguments: list[str]) -> dict[str, list[str]]:
         "mypy": [python, "-m", "mypy"],
         # Once, before two processes want it at the same time.
         "weights": [str(Path(python).with_name("course")), "fetch", "smollm2"],
-        "pytest": [python, "-m", "pytest", *TWO_PROCESSES, *pytest_arguments],
+        "pytest": [python, "-m", "pytest", *PROCESSES, *pytest_arguments],
     }
     if any((ROOT / "notebooks").glob("**/*.ipynb")):
-        found["notebooks"] = [python, "-m", "pytest", "--nbval", "--nbval-current-env", *TWO_PROCESSES, "notebooks"]
+        found["notebooks"] = [python, "-m", "pytest", "--nbval", "--nbval-current-env", *PROCESSES, "notebooks"]
     return found
 
 
@@ -36,7 +38,7 @@ def main(pytest_arguments: list[str]) -> int:
     for tool, what in NEEDED_FOR.items():
         if not shutil.which(tool):
             print(f"{tool} is not installed: {what} will be skipped", flush=True)
-    threads = str(max(1, (os.cpu_count() or 2) // 2))  # two processes share the machine
+    threads = str(max(1, (os.cpu_count() or 2) // 2))  # several processes share the machine
     results: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="course-tests-") as data:  # nothing here touches anybody's answers
         environment = {"OMP_NUM_THREADS": threads, **os.environ, "COURSE_DATA": data}
