@@ -31,7 +31,7 @@ from course_lib.caches.contract import whole
 HOST = "127.0.0.1"
 VERSION = "5.24."  # the options below are those of this version; others may have others
 NEEDED = ("transformers", "fastapi", "uvicorn", "openai", "accelerate")
-PATIENCE_S = 2.0  # after Ctrl-C, and again after a stronger word
+PATIENCE_S = 1.0  # after Ctrl-C, and again after a stronger word
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 CHILD = """
 import os, sys, threading
