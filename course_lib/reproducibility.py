@@ -23,6 +23,7 @@ from course_lib.checkpoints import CheckpointError, Tokenizer
 from course_lib.checkpoints.json_file import Fields, read_json
 from course_lib.generation import GREEDY, Sampling, generate, stop_set
 from course_lib.model import Transformer
+from course_lib.noise import threads
 
 MACHINE = ("device", "threads", "versions", "flags")  # fields that change how sums are rounded, and nothing else
 PACKAGES = ("torch", "numpy", "kv-cache-course")
@@ -145,9 +146,7 @@ def replay(manifest: Manifest, model: Transformer, tokenizer: Tokenizer | None =
     for name, value in found.items():
         if value != (kept := getattr(manifest, name)):
             raise ValueError(f"{name}: the run had {shown(kept)}, here is {shown(value)}; load what it was made with")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(manifest.threads)
-    try:
+    with threads(manifest.threads):
         return run(
             model,
             manifest.prompt,
@@ -158,8 +157,6 @@ def replay(manifest: Manifest, model: Transformer, tokenizer: Tokenizer | None =
             use_cache=manifest.cache,
             seed=manifest.seed,
         )
-    finally:
-        torch.set_num_threads(threads)
 
 
 def differences(one: Manifest, other: Manifest) -> list[Difference]:

@@ -156,10 +156,11 @@ def test_prompts_have_as_many_words_as_tokens_and_no_two_are_alike() -> None:
         assert texts != [prompt_text(request) for request in questions(50, length, 1, seed=1)]
 
 
-def test_a_server_that_refuses_to_count_is_asked_without() -> None:
+@pytest.mark.parametrize("status", ["400 Bad Request", "422 Unprocessable Content"])
+def test_a_server_that_refuses_to_count_is_asked_without(status: str) -> None:
     async def old(visit: Visit) -> None:
         if "stream_options" in visit.body:
-            visit.whole("400 Bad Request", '{"error": {"message": "unknown field stream_options"}}')
+            visit.whole(status, '{"error": {"message": "unknown field stream_options"}}')
             return
         visit.begin()
         for text in (" a b", " c"):
@@ -249,6 +250,14 @@ def test_as_many_are_under_way_as_have_come_and_a_slow_warm_up_is_over_by_then()
     begun = [visit.received_s for visit in server.visits[1:]]
     assert max(begun) < min(visit.sent[0][0] for visit in server.visits[1:]), "all were there before one was answered"
     assert report.start_s > server.visits[0].sent[0][0] and report.summary().in_system.most == 40
+
+
+def test_who_comes_first_need_not_stand_first() -> None:
+    first, second = questions(2, 20, 1)
+    with scripted_server(plan([1])) as server:
+        report = measure(server.url, "m", [Arrival(2.0, second), Arrival(0.0, first)])
+    assert [record.name for record in report.log.requests] == [first.name, second.name]
+    assert max(each.late_s for each in report.asked) < 1.5
 
 
 def test_no_visitor_brings_the_cookie_of_another() -> None:

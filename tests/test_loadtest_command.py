@@ -108,6 +108,15 @@ def test_each_row_says_what_its_name_says_and_each_option_is_heard() -> None:
     assert first != second, "another seed, other words"
 
 
+def test_plain_completions_and_a_limit_of_requests_at_once_are_heard() -> None:
+    with scripted_server(plan([1], first_s=0.1)) as server:
+        asked = ("--requests", "4", "--rate", "1000", "--concurrency", "1", "--completions")
+        assert call(*words(server, *asked)).exit_code == 0
+    assert all(visit.head.startswith("POST /v1/completions ") for visit in server.visits)
+    assert all("prompt" in visit.body and "messages" not in visit.body for visit in server.visits)
+    assert all(later.received_s > earlier.sent[-1][0] for earlier, later in pairwise(server.visits))
+
+
 def test_a_tokenizer_lays_out_the_tokens_of_a_piece() -> None:
     async def packed(visit: Visit) -> None:
         visit.begin()

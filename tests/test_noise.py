@@ -78,3 +78,12 @@ def test_what_the_contract_does_not_speak_of_is_refused() -> None:
         noise_floor(model_of("mqa"), [1, 99])
     with pytest.raises(ValueError, match="the text is empty"):
         noise_floor(model_of("mqa"), [])
+
+
+def test_the_smallest_margin_is_a_share_of_the_largest_logit() -> None:
+    model = model_of("gqa")
+    with torch.inference_mode():
+        logits = model(torch.tensor([TEXT]))[0]
+    ordered = logits.sort(dim=-1).values
+    expected = ((ordered[:, -1] - ordered[:, -2]).min() / logits.abs().max()).item()
+    assert noise_floor(model, TEXT)[0].smallest_margin == pytest.approx(expected, rel=1e-12)

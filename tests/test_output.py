@@ -1,6 +1,7 @@
 """What commands write, and where a learner's copies may lie."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,3 +43,16 @@ def test_a_disk_that_is_full_is_named_by_the_file_that_did_not_fit(tmp_path: Pat
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert error.value.filename == str(tmp_path / "marks.csv") and not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_the_json_is_there_even_if_nobody_could_read_the_table(tmp_path: Path) -> None:
+    program = (
+        "import sys; from rich.text import Text; from course_lib.commands.output import deliver\n"
+        "deliver({'a': 1}, Text('a table'), sys.argv[1])"
+    )
+    target = tmp_path / "out.json"
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", program, str(target)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.DEVNULL, timeout=120)
+    assert done.returncode != 0 and json.loads(target.read_text()) == {"a": 1}

@@ -5,7 +5,6 @@ other threads: logits stay within the contract, as a share of the largest.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -17,22 +16,12 @@ from course_lib.caches import Cache, ContiguousCache, PagedCache
 from course_lib.departure import departure, run_alone, runs_of
 from course_lib.generation import Sampling, decode, generate, prefill
 from course_lib.model import Transformer
-from course_lib.noise import EPSILONS, tolerance
+from course_lib.noise import EPSILONS, threads, tolerance
 from course_lib.serving import Engine, Request
 
 REPEATS = 50
 PROMPTS = [text_of("gqa", length) for length in (9, 4, 14)]
 DRAWN = Sampling(temperature=1.0, top_k=20)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.fixture(params=EPSILONS, ids=str)

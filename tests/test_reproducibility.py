@@ -85,6 +85,13 @@ def test_what_a_file_says_cannot_reach_the_terminal(manifest: Manifest) -> None:
     assert str(found).isprintable()
 
 
+def test_every_setting_that_chooses_a_kernel_is_a_flag() -> None:
+    assert set(reproducibility.flags()) == {
+        "deterministic_algorithms", "float32_matmul_precision", "mkldnn", "flash_attention",
+        "memory_efficient_attention",
+    }  # fmt: skip
+
+
 def test_flags_are_told_under_torchs_new_names_too() -> None:
     program = (
         "import torch; from course_lib.reproducibility import flags; before = flags()\n"

@@ -42,6 +42,7 @@ def test_a_stop_token_that_the_server_counts_came_with_the_finish_reason() -> No
     packed = answer("a b", " c", said=4, reason="stop")
     assert token_times(packed, words) == TokenTimes([1.0, 1.0, 2.0, 3.0], "usage and tokenizer", 1)
     assert token_times(answer("a b", " c", said=3, reason="stop"), words).times_s == [1.0, 1.0, 2.0]
+    assert token_times(answer("a", " b", said=3)).counted_by == "usage and lengths", "nothing stopped it"
     cut = answer("a b", " c", said=4, reason="length")
     assert token_times(cut, words).counted_by == "usage and lengths", "there was no stop token, so the words are wrong"
 

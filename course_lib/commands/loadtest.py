@@ -22,6 +22,7 @@ from course_lib.commands.output import (
     STOPPED,
     WRONG,
     CommandError,
+    add_lists,
     check_target,
     deliver,
     program,
@@ -214,6 +215,8 @@ def draw(report: "Report", target: Path) -> None:
 
 def table(report: "Report", targets: "Targets | None") -> Table:
     """All of a report that fits on a page."""
+    from course_lib.serving.loadtest import NOT_MEASURED
+
     run, outer = report.summary(targets), Table.grid()
     if report.partial:
         outer.add_row(Text(f"Stopped: {run.arrived} of {report.planned} requests had come.", style="bold"))
@@ -221,16 +224,7 @@ def table(report: "Report", targets: "Targets | None") -> Table:
     outer.add_row(waits(run))
     outer.add_row("")
     outer.add_row(rates(run))
-    for heading, lines in (
-        ("Went wrong", wrong(report)),
-        ("What this rests on", basis(report)),
-        ("Not measured", list(report.as_dict()["not_measured"])),  # type: ignore[call-overload]
-    ):
-        if lines:
-            outer.add_row("")
-            outer.add_row(Text(heading, style="bold"))
-        for line in lines:
-            outer.add_row(Text(f"- {line}"))
+    add_lists(outer, {"Went wrong": wrong(report), "What this rests on": basis(report), "Not measured": NOT_MEASURED})
     return outer
 
 

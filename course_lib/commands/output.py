@@ -8,9 +8,12 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 TEMPORARY = ".course-tmp-"  # how the name of a file begins that is not whole yet
 DONE, WRONG, BAD_CALL, STOPPED = 0, 1, 2, 130  # exit statuses; 130 is what a shell reports after Ctrl-C
@@ -63,9 +66,19 @@ def deliver(data: dict[str, object], shown: RenderableType, target: str | None) 
         )  # in ASCII: whatever the encoding of a pipe, nothing is lost
         sys.stdout.flush()
         return
-    Console(highlight=False).print(shown)
-    if target is not None:
+    if target is not None:  # first: what was measured is kept, also if nobody reads what is printed
         write_whole(Path(target), (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+    Console(highlight=False).print(shown)
+
+
+def add_lists(page: Table, lists: Mapping[str, Sequence[str]]) -> None:
+    """Sentences below a table: each list that has any under its heading."""
+    for heading, sentences in lists.items():
+        if sentences:
+            page.add_row("")
+            page.add_row(Text(heading, style="bold"))
+        for sentence in sentences:
+            page.add_row(Text(f"- {sentence}"))
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.commands.output import BAD_CALL, DONE, CommandError, check_target, deliver, program
+from course_lib.commands.output import BAD_CALL, DONE, CommandError, add_lists, check_target, deliver, program
 from course_lib.sizing import (
     CacheShape,
     Fit,
@@ -248,12 +248,7 @@ def _table(answer: Answer) -> Table:
     if answer.fit is not None:
         outer.add_row("")
         outer.add_row(_subtraction(answer.fit, q))
-    for heading, sentences in (("Assumed", _notes(answer)), ("Left out", left_out(shape, q.block, q.tensor_parallel))):
-        if sentences:
-            outer.add_row("")
-            outer.add_row(Text(heading, style="bold"))
-        for sentence in sentences:
-            outer.add_row(Text(f"- {sentence}"))
+    add_lists(outer, {"Assumed": _notes(answer), "Left out": left_out(shape, q.block, q.tensor_parallel)})
     return outer
 
 

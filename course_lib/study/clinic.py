@@ -1,8 +1,9 @@
 """The clinic: six pairs of runs of one prompt. In three of them only rounding differs, in the others there is a bug.
 
-The one idea: what was done differently, the dtype, and the words are dealt out so that none of them tells the verdict.
-Each change is there twice, once as rounding and once with an exhibit of the bug museum; runs and cases have names that
-say nothing. The verdict lies in logits and layers, which `evidence` draws. Who reads on finds out how a case is made.
+The one idea: what was done differently, the dtype, and the words are dealt out so that none of them decides: both
+verdicts occur with each. Each change is there twice, once as rounding and once with an exhibit of the bug museum; runs
+and cases have names that say nothing. The verdict lies in logits and layers, which `evidence` draws. Who reads on finds
+out how a case is made.
 """
 
 from __future__ import annotations
