@@ -3,6 +3,9 @@
 The one idea: nothing of the machine's user is read or written, and nothing outside the machine is asked. The server
 listens on the loopback address at a port that the system chose, behind its own token; every address that the page asks
 for elsewhere is kept in `Page.elsewhere`. Import the fixtures `lab`, `browser` and `open_notebook` from here.
+
+What a test waits for may take a minute (`LIMIT_S`): beside other tests, a page that is drawn in two seconds on a quiet
+machine has taken more than five.
 """
 
 import json
@@ -24,13 +27,14 @@ import pytest
 from course_lib.commands.lab import jupyter_command, jupyter_environment
 
 if TYPE_CHECKING:  # it is imported where it is used: without it the other tests still run
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CHROMIUM_FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
+LIMIT_S = 60
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -122,12 +126,32 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=1000 * LIMIT_S)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS, headless=True)
         yield launched
         launched.close()
+
+
+def new_window(browser: "Browser", width: int = 1280, height: int = 1600) -> "BrowserContext":
+    window = browser.new_context(viewport={"width": width, "height": height})
+    window.set_default_timeout(1000 * LIMIT_S)
+    return window
+
+
+def wait_until_connected(page: "Page", lab: Lab, notebook: str) -> None:
+    """Until the page talks to an idle kernel: what is run earlier is lost without a word."""
+    started = time.monotonic()
+    while time.monotonic() - started < LIMIT_S:
+        sessions = page.request.get(f"{lab.url}/api/sessions?token={lab.token}").json()
+        kernels = [session["kernel"] for session in sessions if session["path"] == notebook]
+        if any(kernel["connections"] and kernel["execution_state"] == "idle" for kernel in kernels):
+            page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for(state="attached")
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"no kernel for {notebook}")
 
 
 NOTE_THAT_A_CELL_WAITS = """() => {
@@ -158,13 +182,13 @@ class Opened:
         self.page.evaluate(NOTE_THAT_A_CELL_WAITS)  # who looked twice a second would miss a notebook that is quicker
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        self.page.wait_for_function("window.aCellWaited", timeout=60_000)
+        self.page.wait_for_function("window.aCellWaited")
         expect(waiting).to_have_count(0, timeout=1000 * limit_s)
         self.wait_until_idle()
 
     def wait_until_idle(self) -> None:
         """The status bar is the one place that says "idle" only once a kernel is connected."""
-        self.page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
+        self.page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
 
 
 @pytest.fixture
@@ -173,12 +197,12 @@ def open_notebook(lab: Lab, browser: "Browser") -> Iterator[Callable[..., Opened
     windows = []
 
     def open_it(notebook: str, width: int = 1280, height: int = 1600) -> Opened:
-        windows.append(browser.new_context(viewport={"width": width, "height": height}))
+        windows.append(new_window(browser, width, height))
         opened = Opened(windows[-1].new_page())
         opened.page.on("request", lambda request: opened.note(request.url))
         opened.page.on("websocket", lambda socket: opened.note(socket.url))
         opened.page.goto(lab.address(notebook))
-        opened.page.locator(".jp-Notebook").wait_for(timeout=60_000)
+        opened.page.locator(".jp-Notebook").wait_for()
         opened.wait_until_idle()
         return opened
 

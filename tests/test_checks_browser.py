@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import nbformat
 import pytest
-from lab_server import CHROMIUM, Lab, browser, needs_chromium, running_lab
+from lab_server import CHROMIUM, Lab, browser, needs_chromium, new_window, running_lab
 from nbformat.v4 import new_code_cell, new_notebook
 from variants import variants
 
@@ -23,7 +23,6 @@ if CHROMIUM:
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import Browser, Page, expect
 
-LIMIT_MS = 30_000
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 OUTPUTS = ".jp-OutputArea-output"
 RIGHT, WRONG = variants("ex03.append").RIGHT, variants("ex03.append").WRONG
@@ -52,7 +51,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def page(browser: "Browser") -> Iterator["Page"]:
-    with browser.new_context() as context:
+    with new_window(browser) as context:
         yield context.new_page()
 
 
@@ -62,25 +61,25 @@ def open_in(page: "Page", lab: Lab, theme: str, width: int) -> None:
     urllib.request.urlopen(urllib.request.Request(place, raw, method="PUT"), timeout=30).close()
     page.set_viewport_size({"width": width, "height": 1800})
     page.goto(lab.address("checks.ipynb"))
-    expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme, timeout=60_000)
-    page.locator(".jp-NotebookPanel").wait_for(timeout=60_000)
+    expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
+    page.locator(".jp-NotebookPanel").wait_for()
     if width < 600:  # the file browser would leave nothing
         page.keyboard.press("ControlOrMeta+b")
-    expect(page.locator(OUTPUTS).first).to_be_visible(timeout=LIMIT_MS)
+    expect(page.locator(OUTPUTS).first).to_be_visible()
 
 
 def run_all(page: "Page") -> None:
     # The indicator of the toolbar says "idle" before a kernel is connected, and a cell that is run then does nothing.
     # The status bar knows better; in a narrow window it is there, but not visible.
-    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(state="attached", timeout=60_000)
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(state="attached")
     page.keyboard.press("Escape")
     page.locator(".jp-Cell .jp-InputPrompt").first.click()
     for number in range(len(CELLS)):
         prompt = page.locator(".jp-Cell").nth(number).locator(".jp-InputPrompt")
         before = prompt.inner_text()
         page.keyboard.press("Shift+Enter")
-        expect(prompt).not_to_have_text(before, timeout=LIMIT_MS)
-        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=LIMIT_MS)
+        expect(prompt).not_to_have_text(before)
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"))
 
 
 def picture_of(page: "Page", name: str) -> None:

@@ -17,7 +17,6 @@ pytest.importorskip("playwright.sync_api")
 
 from playwright.sync_api import Locator, Page, expect  # noqa: E402
 
-LIMIT_MS = 30_000
 ASKED = next(iter(diagnoses().values()))
 RIGHT = next(index for index, choice in enumerate(ASKED.choices) if choice.right)
 WRONG = next(index for index in reversed(range(len(ASKED.choices))) if index != RIGHT)
@@ -46,7 +45,7 @@ def restart_kernel(opened: Opened) -> None:
     opened.page.get_by_role("menuitem", name="Kernel", exact=True).click()
     opened.page.get_by_role("menuitem", name=re.compile("Restart Kernel…")).click()
     opened.page.get_by_role("button", name="Confirm Kernel Restart").click()
-    opened.page.locator(".jp-Dialog").wait_for(state="detached", timeout=LIMIT_MS)
+    opened.page.locator(".jp-Dialog").wait_for(state="detached")
     opened.wait_until_idle()
 
 
@@ -57,7 +56,7 @@ def code_of(diagnosis: Diagnosis) -> list[str]:
 
 
 def expect_solved(page: Page) -> None:
-    expect(reply(page)).to_contain_text("Right.", timeout=LIMIT_MS)
+    expect(reply(page)).to_contain_text("Right.")
     expect(page.get_by_role("radio").nth(RIGHT)).to_be_checked()
     expect(reply(page).get_by_role("code")).to_have_count(len(code_of(ASKED)) + said_in_code(ASKED))
     for line in code_of(ASKED):
@@ -76,11 +75,11 @@ def test_a_wrong_cause_then_the_right_one_with_keys_alone_and_it_comes_back(
     frames: list[str] = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(str(frame))))
     page.reload()  # so that every frame is seen
-    page.locator(".jp-Notebook").wait_for(timeout=LIMIT_MS)
+    page.locator(".jp-Notebook").wait_for()
     opened.wait_until_idle()
     page.locator(".jp-Cell").first.focus()
     keys.press("Shift+Enter")
-    region(page).wait_for(timeout=LIMIT_MS)
+    region(page).wait_for()
     expect(page.locator(".jp-Cell.jp-mod-active")).to_contain_text("last = 1")
     for _ in range(30):
         keys.press("Shift+Tab")
@@ -97,7 +96,7 @@ def test_a_wrong_cause_then_the_right_one_with_keys_alone_and_it_comes_back(
     expect(page.get_by_role("radio").nth(WRONG)).to_be_checked()
     keys.press("Tab")
     keys.press("Enter")
-    expect(reply(page)).to_contain_text("Not right yet.", timeout=LIMIT_MS)
+    expect(reply(page)).to_contain_text("Not right yet.")
     expect(reply(page)).to_contain_text(ASKED.choices[WRONG].why.replace("`", "").split("*")[0])
     expect(reply(page).locator(".course-quiz-added")).to_have_count(0)
     expect(page.get_by_role("button", name="Try again")).to_be_focused()
@@ -135,11 +134,11 @@ def test_the_wrong_line_and_its_mend_can_be_read_in_either_theme_and_on_a_narrow
         address = f"{lab.url}/lab/api/settings/@jupyterlab/apputils-extension:themes?token={lab.token}"
         assert page.request.put(address, data={"raw": json.dumps({"theme": theme})}).ok
         page.reload()
-        page.locator(".jp-Notebook").wait_for(timeout=LIMIT_MS)
+        page.locator(".jp-Notebook").wait_for()
         opened.wait_until_idle()
-        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme, timeout=LIMIT_MS)
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
         opened.run_all_cells(60)
-        expect(reply(page)).to_contain_text("Right.", timeout=LIMIT_MS)
+        expect(reply(page)).to_contain_text("Right.")
         expect(page.locator(".course-quiz-removed, .course-quiz-added")).to_have_text(code_of(asked))
         for element in page.locator(".course-quiz, .course-quiz code").all():
             assert element.evaluate("node => node.scrollWidth <= node.clientWidth + 1"), "wider than a narrow page"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_server import CHROMIUM, browser, needs_chromium
+from lab_server import CHROMIUM, browser, needs_chromium, new_window
 from variants import function, variants
 
 from course_lib.checks import check_named
@@ -215,7 +215,7 @@ def many() -> Marks:
 def shown(browser: "Browser", tmp_path: Path) -> Iterator["Page"]:
     """A window with that page; `asked` of it holds every address that it asked for."""
     (tmp_path / "page.html").write_text(page(many(), "<b>Ada"), encoding="utf-8")
-    with browser.new_context() as context:
+    with new_window(browser) as context:
         window = context.new_page()
         window.goto((tmp_path / "page.html").as_uri())
         yield window

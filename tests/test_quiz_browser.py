@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from lab_server import Lab, browser, needs_chromium, running_lab
+from lab_server import Lab, browser, needs_chromium, new_window, running_lab, wait_until_connected
 from small_quiz import write_bank, write_notebook
 
 from course_lib.progress.store import Store
@@ -21,8 +21,6 @@ pytest.importorskip("playwright.sync_api")
 
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 
-LIMIT_MS = 30_000
-IDLE = ".jp-Notebook-ExecutionIndicator[data-status=idle]"
 FRONT_ENDS = {"lab": "03_lab", "notebooks": "04_notebook"}
 
 
@@ -45,41 +43,29 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    with browser.new_context(viewport={"width": 1280, "height": 1600}) as context:
+    with new_window(browser) as context:
         yield context.new_page()
 
 
 def open_at(page: Page, lab: Lab, front_end: str, name: str) -> None:
     page.goto(f"{lab.url}/{'lab/tree' if front_end == 'lab' else front_end}/{name}.ipynb?token={lab.token}&reset")
-    page.locator(".jp-Notebook").wait_for(timeout=LIMIT_MS)
-    page.locator(".jp-Spinner").first.wait_for(state="detached", timeout=LIMIT_MS)
-    wait_until_connected(page, lab, name)
+    page.locator(".jp-Notebook").wait_for()
+    page.locator(".jp-Spinner").first.wait_for(state="detached")
+    wait_until_connected(page, lab, f"{name}.ipynb")
     page.locator(".jp-Cell").first.focus()
-
-
-def wait_until_connected(page: Page, lab: Lab, name: str) -> None:
-    """Until the page talks to an idle kernel: what is run earlier is lost without a word."""
-    for _ in range(LIMIT_MS // 100):
-        sessions = page.request.get(f"{lab.url}/api/sessions?token={lab.token}").json()
-        kernels = [session["kernel"] for session in sessions if session["path"] == f"{name}.ipynb"]
-        if any(kernel["connections"] and kernel["execution_state"] == "idle" for kernel in kernels):
-            page.locator(IDLE).first.wait_for(state="attached", timeout=LIMIT_MS)
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError(f"no kernel for {name}")
 
 
 def run_all(page: Page) -> None:
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.locator(".course-quiz").wait_for(timeout=LIMIT_MS)
-    expect(page.locator(".jp-InputPrompt", has_text="[*]")).to_have_count(0, timeout=LIMIT_MS)
+    page.locator(".course-quiz").wait_for()
+    expect(page.locator(".jp-InputPrompt", has_text="[*]")).to_have_count(0)
 
 
 def run_first_cell(page: Page) -> None:
     """With keys alone; the second cell is selected then."""
     page.keyboard.press("Shift+Enter")
-    page.locator(".course-quiz").wait_for(timeout=LIMIT_MS)
+    page.locator(".course-quiz").wait_for()
     expect(page.locator(".jp-Cell.jp-mod-active")).to_contain_text("last = 1")
 
 
@@ -87,8 +73,8 @@ def restart_kernel(page: Page, lab: Lab, name: str) -> None:
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("Restart Kernel…")).click()
     page.get_by_role("button", name="Confirm Kernel Restart").click()
-    page.locator(".jp-Dialog").wait_for(state="detached", timeout=LIMIT_MS)
-    wait_until_connected(page, lab, name)
+    page.locator(".jp-Dialog").wait_for(state="detached")
+    wait_until_connected(page, lab, f"{name}.ipynb")
 
 
 def group(page: Page, words: str) -> Locator:
@@ -113,27 +99,27 @@ def answer_everything_rightly(page: Page, bank: Bank) -> None:
     assert page.locator(".course-quiz-reply:not(:empty)").count() == 0, "a choice was judged before Answer"
     keys.press("Enter")
     one = group(page, "What does a layer keep")
-    expect(one.get_by_role("status")).to_contain_text("the weights are computed anew", timeout=LIMIT_MS)
+    expect(one.get_by_role("status")).to_contain_text("the weights are computed anew")
     expect(one.get_by_role("button", name="Try again")).to_be_focused()
     keys.press("Enter")
     expect(one.get_by_role("radio").nth(0)).to_be_focused()
     for key in ("Space", "ArrowDown", "Tab", "Enter"):
         keys.press(key)
-    expect(one.get_by_role("status")).to_contain_text("Right.", timeout=LIMIT_MS)
+    expect(one.get_by_role("status")).to_contain_text("Right.")
     expect(one.get_by_role("status")).to_be_focused()
     for key in ("Tab", "Space", "Tab", "Tab", "Space", "Tab", "Enter"):
         keys.press(key)
-    expect(group(page, "What makes").get_by_role("status")).to_contain_text("rows and layers", timeout=LIMIT_MS)
+    expect(group(page, "What makes").get_by_role("status")).to_contain_text("rows and layers")
     keys.press("Tab")
     number = group(page, "How large")
     keys.type("1,4375")
     keys.press("Enter")
-    expect(number.get_by_role("status")).to_contain_text("A comma can mean two things.", timeout=LIMIT_MS)
+    expect(number.get_by_role("status")).to_contain_text("A comma can mean two things.")
     expect(number.get_by_role("textbox")).to_be_focused()
     keys.press("ControlOrMeta+a")
     keys.type("1472 KiB")
     keys.press("Enter")
-    expect(number.get_by_role("status")).to_contain_text("undisclosed: two tensors.", timeout=LIMIT_MS)
+    expect(number.get_by_role("status")).to_contain_text("undisclosed: two tensors.")
     keys.press("Tab")
     order = bank.questions[3]
     assert isinstance(order, Order)
@@ -141,11 +127,11 @@ def answer_everything_rightly(page: Page, bank: Bank) -> None:
         keys.type(str(order.items.index(item) + 1))
         keys.press("Tab")
     keys.press("Enter")
-    expect(group(page, "What happens in a step").get_by_role("status")).to_contain_text("Right.", timeout=LIMIT_MS)
+    expect(group(page, "What happens in a step").get_by_role("status")).to_contain_text("Right.")
 
 
 def expect_all_answered(page: Page) -> None:
-    expect(page.get_by_role("status").filter(has_text="Right.")).to_have_count(4, timeout=LIMIT_MS)
+    expect(page.get_by_role("status").filter(has_text="Right.")).to_have_count(4)
     expect(page.get_by_role("radio", name="Its key and its value", exact=True)).to_be_checked()
     expect(page.get_by_role("checkbox", name="More layers")).to_be_checked()
     expect(page.get_by_role("textbox", name="Your answer in MiB")).to_have_value("1472 KiB")
@@ -190,7 +176,7 @@ def test_every_type_is_answered_with_keys_alone_and_comes_back(
         expect_all_answered(page)
     else:  # another browser, and the other front end
         page.goto("about:blank")
-        with browser.new_context(viewport={"width": 1280, "height": 1600}) as another:
+        with new_window(browser) as another:
             elsewhere = another.new_page()
             open_at(elsewhere, lab, "lab", name)
             run_all(elsewhere)
@@ -204,7 +190,7 @@ def test_without_its_kernel_a_quiz_says_what_to_do(page: Page, lab: Lab) -> None
     number = group(page, "How large")
     number.get_by_role("textbox").press_sequentially("1.4375")
     number.get_by_role("button", name="Answer").press("Enter")
-    expect(number.get_by_role("status")).to_contain_text("Otherwise run this cell again.", timeout=LIMIT_MS)
+    expect(number.get_by_role("status")).to_contain_text("Otherwise run this cell again.")
     assert Store(lab.folder / "data").events("answer", "own.06_gone.size") == []
 
 
@@ -225,14 +211,14 @@ def test_a_quiz_has_names_and_axe_finds_nothing_serious_in_either_theme(page: Pa
 
     one.get_by_role("radio", name="Its row of attention weights").press("Space")
     one.get_by_role("button", name="Answer").press("Enter")
-    expect(one.get_by_role("status")).to_contain_text("Not right yet.", timeout=LIMIT_MS)
+    expect(one.get_by_role("status")).to_contain_text("Not right yet.")
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         address = f"{lab.url}/lab/api/settings/@jupyterlab/apputils-extension:themes?token={lab.token}"
         assert page.request.put(address, data={"raw": json.dumps({"theme": theme})}).ok
         open_at(page, lab, "lab", "07_names")
-        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme, timeout=LIMIT_MS)
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
         run_all(page)
-        expect(one.get_by_role("status")).to_contain_text("Not right yet.", timeout=LIMIT_MS)
+        expect(one.get_by_role("status")).to_contain_text("Not right yet.")
         found = axe.run(page, context=".course-quiz").response["violations"]
         serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
         assert serious == [], (theme, found)
@@ -259,7 +245,7 @@ def answer_first(page: Page) -> None:
     """Answer the question on what is kept, rightly, and stay there."""
     group(page, "What does a layer keep").get_by_role("radio", name="Its key and its value", exact=True).press("Space")
     group(page, "What does a layer keep").get_by_role("button", name="Answer").press("Enter")
-    expect(group(page, "What does a layer keep").get_by_role("status")).to_be_focused(timeout=LIMIT_MS)
+    expect(group(page, "What does a layer keep").get_by_role("status")).to_be_focused()
 
 
 def escape_leads_to_the_next_cell(page: Page) -> None:
@@ -283,7 +269,7 @@ def test_a_warm_up_is_skipped_with_one_key_and_does_not_come_back_today(page: Pa
     expect(region.get_by_role("button")).to_have_count(0)
     run_again(page, lab, "02")
     expect(region).to_have_count(0)
-    expect(page.get_by_text("Warm-up: skipped for today.")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.get_by_text("Warm-up: skipped for today.")).to_be_visible()
     assert [event.name for event in Store(lab.folder / "data").events("skip", "02")] == ["02"]
 
 
@@ -295,7 +281,7 @@ def test_to_skip_the_rest_of_a_warm_up_leaves_what_was_answered(page: Page, lab:
     for again in (False, True):
         if again:
             run_again(page, lab, "05")
-        expect(region).to_contain_text("Warm-up: the rest is skipped for today.", timeout=LIMIT_MS)
+        expect(region).to_contain_text("Warm-up: the rest is skipped for today.")
         expect(region.get_by_role("group")).to_have_count(1)
         expect(group(page, "What does a layer keep").get_by_role("status")).to_contain_text("Right.")
         expect(region.get_by_role("button")).to_have_count(0)
@@ -309,13 +295,13 @@ def test_a_warm_up_that_is_answered_is_only_left_with_escape(page: Page, lab: La
     for name in ("More tokens", "More layers"):
         several.get_by_role("checkbox", name=name).press("Space")
     several.get_by_role("button", name="Answer").press("Enter")
-    expect(several.get_by_role("status")).to_be_focused(timeout=LIMIT_MS)
+    expect(several.get_by_role("status")).to_be_focused()
     expect(region.get_by_role("button")).to_have_count(0)
     escape_leads_to_the_next_cell(page)
     for again in (False, True):
         if again:
             run_again(page, lab, "08")
-        expect(region).to_contain_text("Warm-up: done for today.", timeout=LIMIT_MS)
+        expect(region).to_contain_text("Warm-up: done for today.")
         expect(region).not_to_contain_text("to skip")
         expect(region.get_by_role("status").filter(has_text="Right.")).to_have_count(2)
         expect(region.get_by_role("button")).to_have_count(0)

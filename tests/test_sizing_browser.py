@@ -15,13 +15,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 if CHROMIUM:
     from playwright.sync_api import Locator, expect
 
-LIMIT_MS = 30_000
 CALCULATOR = re.compile(r"tokens, \d+ sequences?, \w+: [\d,]+ bytes = ")
 
 
 def bytes_in(figure: "Locator", begins: str) -> int:
     """The number of bytes that the figure says in its text, once this begins as it should."""
-    expect(figure).to_have_attribute("alt", re.compile("^" + re.escape(begins) + ":"), timeout=LIMIT_MS)
+    expect(figure).to_have_attribute("alt", re.compile("^" + re.escape(begins) + ":"))
     found = re.search(r": ([\d,]+) bytes = ", figure.get_attribute("alt") or "")
     assert found is not None
     return int(found[1].replace(",", ""))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab_server import CHROMIUM, Lab, browser, needs_chromium, running_lab
+from lab_server import CHROMIUM, Lab, browser, needs_chromium, new_window, running_lab, wait_until_connected
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 __all__ = ["browser"]  # a fixture
@@ -19,7 +19,6 @@ if CHROMIUM:
     from playwright.sync_api import Browser, Locator, Page, expect
 
 FRONT_ENDS = ("lab/tree", "notebooks")
-LIMIT_MS = 20_000
 KNOBS = """\
 from course_lib.study import Knob, explore
 from course_lib.study.style import Picture, picture
@@ -68,17 +67,16 @@ class Learner:
     """Somebody without a mouse who works through the small notebook."""
 
     def __init__(self, browser: "Browser", lab: Lab, front_end: str, name: str = "") -> None:
-        self.page: Page = browser.new_context(viewport={"width": 1000, "height": 1400}).new_page()
-        name = name or f"{front_end.split('/')[0]}.ipynb"
+        self.page: Page = new_window(browser, 1000, 1400).new_page()
+        self.lab, self.notebook = lab, name or f"{front_end.split('/')[0]}.ipynb"
         reset = "&reset" if front_end.startswith("lab") else ""
-        self.page.goto(f"{lab.url}/{front_end}/{name}?token={lab.token}{reset}")
+        self.page.goto(f"{lab.url}/{front_end}/{self.notebook}?token={lab.token}{reset}")
         self.data = lab.folder / "data"
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
         """Until the keys reach the notebook, and a kernel it."""
-        expect(self.page.locator(".jp-KernelName")).to_have_text("Python 3 (ipykernel)", timeout=60_000)
-        expect(self.page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')).to_be_visible(timeout=60_000)
+        wait_until_connected(self.page, self.lab, self.notebook)
         self.page.locator(".jp-Notebook .jp-Cell").first.focus()
 
     def press(self, *keys: str) -> None:
@@ -93,16 +91,16 @@ class Learner:
         """Shift+Enter, and wait until the cell, counted from 0, has run."""
         self.press("Shift+Enter")
         prompt = self.page.locator(".jp-Cell").nth(number).locator(".jp-InputPrompt")
-        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=LIMIT_MS)
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"))
 
     def says(self, sentence: str) -> None:
-        expect(self.page.get_by_role("status").filter(has_text=sentence)).to_be_visible(timeout=LIMIT_MS)
+        expect(self.page.get_by_role("status").filter(has_text=sentence)).to_be_visible()
 
     def sees(self, alt: str) -> None:
-        expect(self.page.get_by_role("img", name=alt, exact=True)).to_be_visible(timeout=LIMIT_MS)
+        expect(self.page.get_by_role("img", name=alt, exact=True)).to_be_visible()
 
     def stands_on(self, place: "Locator") -> None:
-        expect(place).to_be_focused(timeout=LIMIT_MS)
+        expect(place).to_be_focused()
 
     def control(self, role: str, label: str) -> "Locator":
         return self.page.get_by_role(role, name=label, exact=True)  # type: ignore[arg-type]
@@ -180,7 +178,7 @@ def write_what_cannot_be(learner: Learner) -> None:
 def note_two_predictions(learner: Learner) -> None:
     learner.run_cell(1)
     first, second = (learner.page.get_by_label(question, exact=True) for question in QUESTIONS)
-    expect(second).to_be_visible(timeout=LIMIT_MS)
+    expect(second).to_be_visible()
     learner.press("Shift+Tab", "Shift+Tab")
     learner.stands_on(first)
     learner.press("Enter")
@@ -223,7 +221,7 @@ def compared(learner: Learner, *texts: str) -> None:
     """The comparison stands there once, with these texts."""
     outputs = learner.page.locator(".jp-Cell").nth(2).locator(".jp-OutputArea-output")
     for text in texts:
-        expect(outputs).to_contain_text(text, timeout=LIMIT_MS)
+        expect(outputs).to_contain_text(text)
         expect(outputs.get_by_text(text, exact=True).filter(visible=True).first).to_be_visible()
     expect(outputs).to_have_count(1)
     assert outputs.inner_text().count("Measured") == 1
@@ -243,10 +241,10 @@ def serious_problems(page: "Page") -> list[str]:
 def restart_kernel(learner: Learner) -> None:
     """As notebook 00 says: the key 0, twice; then the dialog is confirmed."""
     learner.press("0", "0")
-    expect(learner.page.get_by_role("dialog")).to_be_visible(timeout=LIMIT_MS)
+    expect(learner.page.get_by_role("dialog")).to_be_visible()
     learner.press("Enter")
-    expect(learner.page.get_by_role("dialog")).to_have_count(0, timeout=LIMIT_MS)
-    expect(learner.page.locator('[data-status="idle"]').first).to_be_visible(timeout=LIMIT_MS)
+    expect(learner.page.get_by_role("dialog")).to_have_count(0)
+    expect(learner.page.locator('[data-status="idle"]').first).to_be_visible()
 
 
 def turn_a_knob_whose_kernel_is_gone(learner: Learner) -> None:
@@ -273,7 +271,7 @@ def test_knobs_and_predictions_need_nothing_but_keys_and_numbers_outlive_the_ker
     restart_kernel(learner)
     if front_end == FRONT_ENDS[0]:
         turn_a_knob_whose_kernel_is_gone(learner)
-    with learner.page.expect_response(lambda response: response.request.method == "PUT", timeout=LIMIT_MS):
+    with learner.page.expect_response(lambda response: response.request.method == "PUT"):
         learner.press("ControlOrMeta+s")
     learner.page.reload()
     learner.wait_until_ready()
@@ -284,7 +282,7 @@ def test_knobs_and_predictions_need_nothing_but_keys_and_numbers_outlive_the_ker
     for number in range(3):
         learner.run_cell(number)
     first, second = (learner.page.get_by_label(question, exact=True) for question in QUESTIONS)
-    expect(first).to_have_value("8", timeout=LIMIT_MS)
+    expect(first).to_have_value("8")
     expect(second).to_have_value("4")
     learner.says("Noted: 8 tokens.")
     compared(learner, "Exactly.")
