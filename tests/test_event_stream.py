@@ -73,7 +73,7 @@ def test_only_text_makes_a_piece() -> None:
         choice(delta={"reasoning_content": "hm"}, finish_reason=None),
         choice(text=" plain"),
         choice(delta={}, finish_reason="length"),
-        {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}},
+        {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "completion_tokens_details": None}},
         b"[DONE]",
     )
     assert answer.pieces == [Piece(2.0, "Hé"), Piece(4.0, "hm"), Piece(5.0, " plain")]
@@ -85,12 +85,13 @@ def test_an_empty_finish_reason_is_none_and_thoughts_under_two_names_come_once()
     answer = Answer()
     delta = {"content": None, "reasoning": "Hm", "reasoning_content": "Hm"}
     answer.take(json.dumps({"choices": [{"delta": delta, "finish_reason": ""}]}).encode(), 1.0)
-    assert not answer.complete and [piece.text for piece in answer.pieces] == ["Hm"]
+    assert not answer.complete and [piece.text for piece in answer.pieces] == ["Hm"] and answer.thinks_aloud
 
 
 def test_an_answer_is_complete_with_a_finish_reason_or_with_done() -> None:
     assert not taken(choice(delta={"content": "a"})).complete
     assert taken(choice(delta={"content": "a"}, finish_reason="stop")).complete
+    assert taken(choice(delta={}, finish_reason="stop")).complete, "it may have tokens without any text"
     assert taken(choice(delta={"content": "a"}), b" [DONE]").finish_s == 2.0
 
 

@@ -111,6 +111,14 @@ def test_it_is_made_once_and_made_again_when_it_is_damaged(tiny: Path) -> None:
     assert sorted(path.name[:5] for path in tiny.iterdir()) == ["Tiny-", "Tiny-"]
 
 
+def test_other_weights_under_the_same_name_get_a_folder_of_their_own(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = huggingface_folder("tiny", "bf16")
+    monkeypatch.setitem(MODELS, "tiny", replace(MODELS["tiny"], file_sha256="0" * 64))
+    assert huggingface_folder("tiny", "bf16") != folder, "what lies there may be of the old ones"
+
+
 @pytest.mark.parametrize("at", range(8))
 def test_an_interrupt_leaves_nothing_half_made(at: int, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is written or moved when it comes: the weights, a text, the list, or the folder itself."""

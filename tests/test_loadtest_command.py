@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from course_command import call, start
-from scripted_server import Script, ScriptedServer, Visit, after_two, answers, plan, scripted_server
+from scripted_server import Script, ScriptedServer, Visit, after_two, answers, event, plan, scripted_server, usage
 
 
 def words(server: ScriptedServer, *more: str) -> list[str]:
@@ -28,6 +28,8 @@ def test_the_table_fits_80_columns_and_says_what_it_rests_on(tmp_path: Path) -> 
     found = json.loads(target.read_text(encoding="utf-8"))
     assert (found["finished"], found["met"], found["faults"], found["partial"]) == (5, 5, {}, False)
     assert found["tokens_counted_by"] == {"usage": 5} and found["ttft_s"]["samples"] == 5
+    assert found["prompts_counted_by_server"] == 5 and found["hidden_tokens"] == 0
+    assert {request["prompt_tokens"] for request in found["requests"]} == {40}, "as the server says"
     assert [len(request["token_times_s"]) for request in found["requests"]] == [4] * 5
 
 
@@ -129,6 +131,24 @@ def test_a_tokenizer_lays_out_the_tokens_of_a_piece() -> None:
         found = json.loads(call(*words(server, *asked, "--json", "-")).stdout)
     assert found["tokens_counted_by"] == {"usage and tokenizer": 2}
     assert [len(set(request["token_times_s"])) for request in found["requests"]] == [2, 2]
+
+
+def test_hidden_thoughts_are_in_no_number_and_said() -> None:
+    async def thinks(visit: Visit) -> None:
+        visit.begin()
+        for text in (" a", " b", " c"):
+            visit.piece(text)
+        counted = usage(40, 3 + 25) | {"completion_tokens_details": {"reasoning_tokens": 25}}
+        last = event(None, finish_reason="length", usage=counted)
+        visit.chunk(last)
+        visit.end()
+
+    with scripted_server(thinks) as server:
+        asked = words(server, "--requests", "2", "--rate", "50")
+        said, found = call(*asked).stdout, json.loads(call(*asked, "--json", "-").stdout)
+    assert "50 tokens of thinking were counted by the server and not sent" in " ".join(said.split())
+    assert found["hidden_tokens"] == 50 and found["tokens_counted_by"] == {"usage": 2}
+    assert [len(request["token_times_s"]) for request in found["requests"]] == [3, 3]
 
 
 WRONG = {

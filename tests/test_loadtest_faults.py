@@ -157,6 +157,26 @@ def test_a_server_that_is_not_there_is_said_before_the_run_and_counted_during_it
     assert slow.faults == {"no connection in time": 3}
 
 
+def test_a_machine_that_can_open_no_more_connections_says_so_of_itself() -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as silent:  # who connects waits in its queue, and takes no descriptor of this process
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(100)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        at_once = [Arrival(0.0, request) for request in questions(40, 5, 1)]
+        with socket.socket() as newest:
+            limit = newest.fileno() + 20
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+        try:
+            report = measure(address, "m", at_once, warm_up=False, timeouts=Timeouts(first_token_s=1.0))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert set(report.faults) == {"too many connections", "no first token in time"}, report.faults
+    why = next(record.why for record in report.log.requests if record.outcome == "refused")
+    assert "this machine" in why and "ulimit -n" in why
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [("401 Unauthorized", "wrong key"), ("404 Not Found", "no such model"), ("422 No", "unexpected field")],

@@ -1,5 +1,7 @@
 """When tokens came, if pieces of text hold one, several or half of one."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,13 @@ def test_a_stop_token_that_the_server_counts_came_with_the_finish_reason() -> No
     assert token_times(answer("a", " b", said=3)).counted_by == "usage and lengths", "nothing stopped it"
     cut = answer("a b", " c", said=4, reason="length")
     assert token_times(cut, words).counted_by == "usage and lengths", "there was no stop token, so the words are wrong"
+
+
+def test_tokens_that_a_server_thought_and_kept_to_itself_have_no_time() -> None:
+    thought = replace(answer("a", " b", " c", said=43), thoughts=40)
+    assert thought.hidden == 40 and token_times(thought) == TokenTimes([1.0, 2.0, 3.0], "usage", 0)
+    assert token_times(replace(thought, thinks_aloud=True)).counted_by == "usage and lengths", "they are in the pieces"
+    assert replace(thought, thoughts=99).hidden == 43 and replace(thought, new_tokens=None).hidden == 0
 
 
 def test_without_a_tokenizer_that_agrees_longer_pieces_hold_more() -> None:

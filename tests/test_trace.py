@@ -194,7 +194,9 @@ ROWS = Trace((Row(0.0, 9, 4), Row(1.5, 2, 1), Row(1.5, 30, 12)))
 def test_arrivals_have_the_times_and_lengths_of_the_trace_and_random_tokens() -> None:
     arrivals = ROWS.arrivals(50)
     assert [(a.time_s, len(a.request.prompt), a.request.max_new_tokens) for a in arrivals] == list(ROWS.rows)
-    assert [(a.request.name, a.request.seed) for a in arrivals] == [("t0", 0), ("t1", 1), ("t2", 2)]
+    assert [a.request.name for a in arrivals] == ["t0", "t1", "t2"]
+    seeds = {a.request.seed for seed in (0, 1) for a in ROWS.arrivals(50, seed=seed)}
+    assert len(seeds) == 6, "a load test draws the words of a prompt with it: no two may be alike"
     tokens = {token for arrival in Trace(ROWS.rows * 100).arrivals(5) for token in arrival.request.prompt}
     assert tokens == set(range(5))
     assert ROWS.arrivals(50) == arrivals != ROWS.arrivals(50, seed=1)

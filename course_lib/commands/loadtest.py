@@ -284,6 +284,9 @@ def basis(report: "Report") -> list[str]:
     several = sum(each.pieces_with_several for each in good)
     if several:
         lines.append(f"{several} of {sum(each.pieces for each in good)} pieces held more than one token: gaps of 0 ms")
+    hidden = sum(each.hidden for each in good)
+    if hidden:
+        lines.append(f"{hidden:,} tokens of thinking were counted by the server and not sent: they are in no number")
     planned = sum(not each.prompt_counted for each in good)
     if planned:
         lines.append(f"prompt tokens of {planned} answers: as many as were to be sent, for the server did not say")

@@ -9,9 +9,10 @@ asks.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -24,7 +25,11 @@ from course_lib.serving.token_times import Count, CountedBy, TokenTimes, token_t
 MOST_ERROR_BYTES = 4096  # of what a server says when it refuses
 # An answer of n tokens in more than 16 n + 256 pieces, or in more than 4096 bytes for each, has no end in sight.
 PIECES_PER_TOKEN, PIECES_BESIDES, BYTES_PER_PIECE = 16, 256, 4096
-REFUSALS = ("no connection", "no connection in time")  # and whatever begins with "HTTP": nothing was begun
+REFUSALS = (
+    "no connection",
+    "no connection in time",
+    "too many connections",
+)  # and whatever begins with "HTTP": nothing was begun
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Asked:
 
     fault: the name of what went wrong, or empty. late_s: how long after its arrival it was sent, because this program
     was busy or waited for its turn. pieces: of text that came; if something went wrong, they are not in the record.
-    pieces_with_several: those that held more than one token.
+    pieces_with_several: those that held more than one token. hidden: tokens that the server counted and did not send.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Asked:
     prompt_counted: bool = False  # by the server
     pieces: int = 0
     pieces_with_several: int = 0
+    hidden: int = 0
 
 
 async def ask(
@@ -52,8 +58,7 @@ async def ask(
     now: Callable[[], float],
     *,
     text: str,
-    count: Count | None = None,
-) -> tuple[RequestRecord, Asked]:
+) -> tuple[RequestRecord, Asked, Answer]:
     """Send one request and read its answer to the end. `now` is the clock of the run, in seconds.
 
     The record begins at the arrival, also if that is some time ago. It has no tokens if anything went wrong.
@@ -66,7 +71,7 @@ async def ask(
     try:
         async with asyncio.timeout(first_s) as limit:
             await read(client, endpoint, endpoint.body(text, asked), answer, now, limit, whole_s - first_s)
-        found = counted(answer, asked, count)
+        found = counted(answer, asked)
     except Fault as error:
         fault = error
     except TimeoutError:
@@ -81,7 +86,7 @@ async def ask(
     else:
         record.outcome, record.why = "cancelled", "its client has left"
         record.token_times_s = [piece.time_s for piece in answer.pieces]
-    return record, Asked(
+    told = Asked(
         request.name,
         "" if fault is None else fault.name,
         max(0.0, sent_s - arrival.time_s),
@@ -89,6 +94,22 @@ async def ask(
         bool(answer.prompt_tokens),
         len(answer.pieces),
         0 if found is None else found.pieces_with_several,
+        answer.hidden,
+    )
+    return record, told, answer
+
+
+def counted_again(record: RequestRecord, told: Asked, answer: Answer, count: Count) -> tuple[RequestRecord, Asked]:
+    """A finished request with its tokens laid out by a tokenizer; others as they are.
+
+    Apart from `ask`, for when no answer is under way: a tokenizer takes its time, and nobody reads a clock meanwhile.
+    """
+    if record.outcome != "finished":
+        return record, told
+    found = token_times(answer, count)
+    return (
+        replace(record, token_times_s=found.times_s, ended_s=found.times_s[-1]),
+        replace(told, counted_by=found.counted_by, pieces_with_several=found.pieces_with_several),
     )
 
 
@@ -124,9 +145,22 @@ async def read(
     except httpx.ConnectTimeout:
         raise Fault("no connection in time") from None
     except httpx.ConnectError as error:
+        if out_of_files(error):
+            raise Fault(
+                "too many connections", "this machine allows no more open files: ulimit -n raises that"
+            ) from None
         raise Fault("no connection", shown(str(error))) from None
     except (httpx.HTTPError, httpx.StreamError, OSError) as error:
         raise Fault("dropped connection", shown(str(error) or type(error).__name__)) from None
+
+
+def out_of_files(error: BaseException | None) -> bool:
+    """Whether it was this machine that could open no more connections, as errors beneath this one say."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def take_rest(parser: EventParser, answer: Answer, time_s: float) -> None:
@@ -167,13 +201,13 @@ async def said(response: httpx.Response) -> str:
     return shown(value)
 
 
-def counted(answer: Answer, asked: int, count: Count | None) -> TokenTimes:
+def counted(answer: Answer, asked: int) -> TokenTimes:
     """The token times of an answer that has come to its end. Raises Fault if it has not, or has no tokens."""
     if not answer.complete:
         raise Fault("ended early", "the stream closed without a finish reason and without [DONE]")
     if (answer.new_tokens or 0) > PIECES_PER_TOKEN * asked + PIECES_BESIDES:
         raise Fault("endless stream", f"the server counted {answer.new_tokens:,} tokens where {asked:,} were asked for")
-    found = token_times(answer, count)
+    found = token_times(answer)
     if not found.times_s:
         raise Fault("no token", f"the answer is empty (finish reason: {shown(answer.finish_reason or 'none')})")
     return found

@@ -82,7 +82,8 @@ class Piece(NamedTuple):
 class Answer:
     """What has come of one answer: pieces of text, why and when it ended, and what the server counted itself.
 
-    prompt_tokens and new_tokens are None until the server says them. `done`: the stream said that it is at its end.
+    prompt_tokens and new_tokens are None until the server says them. thoughts: how many of the new tokens it counted as
+    a model's thinking; `thinks_aloud`: some of these came. `done`: the stream said that it is at its end.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -90,7 +91,14 @@ class Answer:
     finish_s: float | None = None
     prompt_tokens: int | None = None
     new_tokens: int | None = None
+    thoughts: int = 0
+    thinks_aloud: bool = False
     done: bool = False
+
+    @property
+    def hidden(self) -> int:
+        """How many of its new tokens a server thought, and kept to itself."""
+        return 0 if self.thinks_aloud else min(self.thoughts, self.new_tokens or 0)
 
     @property
     def complete(self) -> bool:
@@ -119,6 +127,7 @@ class Answer:
         texts: list[Any] = [delta]
         if isinstance(delta, dict):
             thought = next((delta[name] for name in THOUGHTS if delta.get(name)), None)  # some say it under both names
+            self.thinks_aloud = self.thinks_aloud or thought is not None
             texts = [choice.get("text"), delta.get("content"), thought]
         if not all(text is None or isinstance(text, str) for text in texts):
             raise Fault("unknown event", shown(choice))
@@ -132,6 +141,8 @@ class Answer:
         if isinstance(usage, dict):
             self.prompt_tokens = token_count(usage.get("prompt_tokens"), self.prompt_tokens)
             self.new_tokens = token_count(usage.get("completion_tokens"), self.new_tokens)
+            if isinstance(details := usage.get("completion_tokens_details"), dict):
+                self.thoughts = token_count(details.get("reasoning_tokens"), self.thoughts) or 0
 
 
 def token_count(value: Any, otherwise: int | None) -> int | None:

@@ -26,8 +26,9 @@ import httpx
 
 from course_lib.caches.contract import whole
 from course_lib.serving.arrivals import ClosedLoop
-from course_lib.serving.client import REFUSALS, Asked, ask
+from course_lib.serving.client import REFUSALS, Asked, ask, counted_again
 from course_lib.serving.endpoint import Endpoint, Timeouts
+from course_lib.serving.event_stream import Answer
 from course_lib.serving.load_metrics import Summary, Targets, summary
 from course_lib.serving.prompt_text import prompt_text, questions
 from course_lib.serving.record import Arrival, Follow, Log, RequestRecord
@@ -109,6 +110,7 @@ class Report:
             "prompts_counted_by_server": sum(each.prompt_counted for each in good),
             "pieces": sum(each.pieces for each in good),
             "pieces_with_several_tokens": sum(each.pieces_with_several for each in good),
+            "hidden_tokens": sum(each.hidden for each in good),
             "pieces_of_wrong_answers": sum(each.pieces for each in self.asked if each.fault),
             "largest_delay_of_sending_s": max(late, default=None),
             "not_measured": list(NOT_MEASURED),
@@ -193,6 +195,7 @@ class Run:
         self.turn: AbstractAsyncContextManager[Any] = asyncio.Semaphore(most_at_once) if most_at_once else nullcontext()
         self.records: dict[str, RequestRecord] = {}
         self.asked: list[Asked] = []
+        self.answers: list[Answer] = []  # of those in `asked`, to be counted with a tokenizer in the end
         self.warm_up_fault, self.partial = "", True
         self.start_s, self.stopped_s = time.perf_counter(), 0.0
 
@@ -217,10 +220,10 @@ class Run:
     async def warm_up(self, client: httpx.AsyncClient) -> None:
         """Ask once. A server that does not like to be asked for its usage is asked without from then on."""
         with_usage, text = self.endpoint, prompt_text(WARM_UP.request)
-        record, asked = await ask(client, self.endpoint, WARM_UP, self.now, text=text)
+        record, asked, _ = await ask(client, self.endpoint, WARM_UP, self.now, text=text)
         if asked.fault in ("HTTP 400", "HTTP 422"):
             self.endpoint = replace(with_usage, usage=False)
-            again, asked = await ask(client, self.endpoint, WARM_UP, self.now, text=text)
+            again, asked, _ = await ask(client, self.endpoint, WARM_UP, self.now, text=text)
             record = record if asked.fault else again
         if asked.fault in WRONG_CALLS or asked.fault in REFUSALS:
             raise CannotMeasure(f"{self.endpoint.address} gives no answer: {record.why}", asked.fault in REFUSALS)
@@ -244,14 +247,21 @@ class Run:
         self.records[request.name] = under_way
         text = self.texts[request.name]
         async with self.turn:
-            record, asked = await ask(client, self.endpoint, arrival, self.now, text=text, count=self.count)
+            record, asked, answer = await ask(client, self.endpoint, arrival, self.now, text=text)
         self.records[request.name] = record
         self.asked.append(asked)
+        if self.count is not None:
+            self.answers.append(answer)
         self.on_progress(len(self.asked), sum(bool(each.fault) for each in self.asked))
         return record
 
     def report(self, planned: int) -> Report:
         """What has been measured so far."""
+        if self.count is not None:
+            for index, (asked, answer) in enumerate(zip(self.asked, self.answers)):
+                self.records[asked.name], self.asked[index] = counted_again(
+                    self.records[asked.name], asked, answer, self.count
+                )
         records = tuple(sorted(self.records.values(), key=attrgetter("arrival_s")))
         log = Log(records, (), self.stopped_s if self.partial else None)
         return Report(

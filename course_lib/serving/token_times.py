@@ -3,6 +3,7 @@
 The one idea: how many tokens there are and in which pieces they came are two questions. The server answers the first
 (its usage); the second is certain if there are as many pieces as tokens, and otherwise follows from a tokenizer, or is
 estimated from the lengths of the pieces. All tokens of one piece came at one moment: the gaps between them are 0.
+Tokens that a server thought and did not send have no time here.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class TokenTimes(NamedTuple):
 
 def token_times(answer: Answer, count: Count | None = None) -> TokenTimes:
     """When the tokens of a complete answer came. `count` counts the tokens of a piece."""
-    pieces, said = answer.pieces, answer.new_tokens
+    pieces, said = answer.pieces, None if answer.new_tokens is None else answer.new_tokens - answer.hidden
     if pieces and said == 0:  # there is text: it cannot be without tokens
         said = None
     once = [1] * len(pieces)

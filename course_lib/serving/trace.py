@@ -56,8 +56,9 @@ class Trace:
         """Requests of random tokens below `vocab_size` as the trace has them, named t0, t1, …
 
         `faster` divides all times, so it multiplies the rate. Longer prompts and answers are cut to `most_prompt` and
-        `most_new` tokens, for a model or a cache that is smaller than the one of the trace; `cut` counts them. A longer
-        trace begins as a shorter one does. ValueError for what makes no sense, or is too much to make.
+        `most_new` tokens, for a model or a cache that is smaller than the one of the trace; `cut` counts them. Another
+        `seed` gives other tokens and other seeds of the requests. A longer trace begins as a shorter one does.
+        ValueError for what makes no sense, or is too much to make.
         """
         faster = real(faster, "faster (2.0 is twice the rate)", above=0)
         if not 1 <= whole(vocab_size, "the vocabulary") <= MOST_TOKENS:
@@ -73,12 +74,13 @@ class Trace:
                 f"the prompts hold {sum(prompts):,} tokens in all, more than {MOST_PROMPT_TOKENS:,}: "
                 "read a smaller part of the trace, or cut prompts with most_prompt"
             )
-        random, arrivals = Random(whole(seed, "the seed")), []
+        random, seeds, arrivals = Random(whole(seed, "the seed")), Random(seed), []
         tokens = tuple(range(vocab_size))  # one object each, however often it is drawn: that saves most of the memory
         for number, (row, length) in enumerate(zip(self.rows, prompts)):
             prompt = tuple(random.choices(tokens, k=length))
             new = row.new_tokens if most_new is None else min(row.new_tokens, most_new)
-            arrivals.append(Arrival(row.time_s / faster, Request(prompt, new, seed=number, name=f"t{number}")))
+            request = Request(prompt, new, seed=seeds.getrandbits(32), name=f"t{number}")
+            arrivals.append(Arrival(row.time_s / faster, request))
         return arrivals
 
     def cut(self, most_prompt: int, most_new: int) -> int:
