@@ -89,8 +89,8 @@ def about_batches() -> dict[str, Picture]:
             f"padding {side} {positions} {mask} {new}": padding(TEXTS, side, positions, mask, new)
             for side, positions, mask, new in (
                 ("left", "text", "causal and padding", 0),
-                ("left", "slot", "causal only", 3),
-                ("right", "slot", "causal only", 0),
+                ("left", "column", "causal only", 3),
+                ("right", "column", "causal only", 0),
                 ("right", "text", "causal and padding", 8),
             )
         },
@@ -146,6 +146,7 @@ def test_axes_with_numbers_say_what_they_count(pictures: dict[str, Picture]) -> 
     labels = {(axes.get_xlabel(), axes.get_ylabel()) for figure in pictures.values() for axes in figure.axes}
     assert labels == {
         ("", ""),
+        ("column of the row", ""),
         ("slot of the row", ""),
         ("slot of the block", ""),
         ("reserved (MiB)", ""),
@@ -291,20 +292,18 @@ def test_padding_on_the_left_starts_at_position_0_after_it() -> None:
         ["pad ×", "pad ×", "Two 0", "and 1"],
         ["pad ×", "pad ×", "pad ×", "Why 0"],
     ]
-    assert "padded on the left, 4 slots a row" in figure.alt
-    assert (
-        "Bob: 2 tokens and 0 new at positions 0, 1, 0 of them wrong; 2 padding slots hidden, 0 looked at." in figure.alt
-    )
+    assert "padded on the left, 4 columns a row" in figure.alt
+    bob = "Bob: 2 tokens and 0 new at positions 0, 1, 0 of them wrong; 2 padding columns hidden, 0 looked at."
+    assert bob in figure.alt
 
 
-def test_positions_counted_by_slot_are_wrong_behind_padding() -> None:
-    left = padding(TEXTS, "left", "slot", "causal only", 1)
+def test_positions_counted_by_column_are_wrong_behind_padding() -> None:
+    left = padding(TEXTS, "left", "column", "causal only", 1)
     assert table(left.axes[0])[1] == ["pad 0", "pad 1", "Two 2", "and 3", "+1 4"]
-    assert "Ada: 4 tokens and 1 new at positions 0, 1, 2, 3, 4, 0 of them wrong; 0 padding slots hidden" in left.alt
-    assert (
-        "Bob: 2 tokens and 1 new at positions 2, 3, 4, 3 of them wrong; 0 padding slots hidden, 2 looked at" in left.alt
-    )
-    right = padding(TEXTS, "right", "slot", "causal only", 1)
+    assert "Ada: 4 tokens and 1 new at positions 0, 1, 2, 3, 4, 0 of them wrong; 0 padding columns hidden" in left.alt
+    bob = "Bob: 2 tokens and 1 new at positions 2, 3, 4, 3 of them wrong; 0 padding columns hidden, 2 looked at"
+    assert bob in left.alt
+    right = padding(TEXTS, "right", "column", "causal only", 1)
     assert table(right.axes[0])[1] == ["Two 0", "and 1", "pad 2", "pad 3", "+1 4"]
     assert "Bob: 2 tokens and 1 new at positions 0, 1, 4, 1 of them wrong" in right.alt
     marked = {to_rgb(text.get_bbox_patch().get_facecolor()): text.get_text() for text in right.axes[0].texts}
@@ -348,6 +347,8 @@ def test_first_tokens_stand_in_order_and_in_the_unit_that_suits_them() -> None:
     assert [patch.get_height() for patch in figure.axes[0].patches] == pytest.approx([200, 400, 200, 50])
     assert "2 requests. apart: 200 ms, 400 ms. shared: 200 ms, 50 ms." in figure.alt
     assert first_tokens({"apart": [2.0]}).axes[0].patches[0].get_height() == 2
+    named = first_tokens({"A": [0.1, 0.2]}, texts=["asthma", "gout"]).axes[0]
+    assert [label.get_text() for label in named.get_xticklabels()] == ["asthma", "gout"]
 
 
 ROWS = rows(("Ada", 2))
@@ -373,10 +374,10 @@ NAN, INFINITE = float("nan"), float("inf")
         (lambda: padding({"Ada": []}), r"texts of \[0\] tokens"),
         (lambda: padding(TEXTS, new_tokens=-1), "-1 new ones"),
         (lambda: padding(TEXTS, "both"), "'both' is neither 'left' nor 'right'"),
-        (lambda: padding(TEXTS, positions="row"), "'row' is neither 'text' nor 'slot'"),
+        (lambda: padding(TEXTS, positions="row"), "'row' is neither 'text' nor 'column'"),
         (lambda: padding(TEXTS, mask="none"), "'none' is neither"),
-        (lambda: padding(TEXTS, new_tokens=9), "3 texts of 13 slots are too many"),
-        (lambda: padding({f"{n}": ["a"] for n in range(9)}), "9 texts of 1 slots"),
+        (lambda: padding(TEXTS, new_tokens=9), "3 texts of 13 columns are too many"),
+        (lambda: padding({f"{n}": ["a"] for n in range(9)}), "9 texts of 1 columns"),
         (lambda: reserved_and_used({}), "nothing to draw"),
         (lambda: reserved_and_used({"A": {"used": 1}, "B": {"usd": 1}}), r"B has the parts \['usd'\]"),
         (lambda: reserved_and_used({"A": {"used": 1, "unused": -1}}), "A: -1 bytes"),
@@ -394,6 +395,7 @@ NAN, INFINITE = float("nan"), float("inf")
         (lambda: first_tokens({"A": [INFINITE]}), "A: a request cannot wait inf s"),
         (lambda: first_tokens({"A": [-1.0]}), "A: a request cannot wait -1.0 s"),
         (lambda: first_tokens({"A": [1.0] * 25}), "25 requests are too many"),
+        (lambda: first_tokens({"A": [1.0]}, texts=["a", "b"]), "2 texts for 1 requests"),
         (lambda: first_tokens({name: [1.0] for name in "ABCD"}), "4 names are too many"),
     ],
 )

@@ -109,6 +109,15 @@ def test_times_of_steps_are_in_ms_unless_one_takes_a_second() -> None:
     assert figure.axes[0].get_ylabel() == "one step (s)" and figure.axes[0].get_xlabel() == "prompt (tokens)"
 
 
+def test_on_logarithmic_axes_the_formula_stands_whole_beside_points_that_say_how_they_were_found() -> None:
+    parts, formula = {"attention": {8: 1.0, 16: 4.0}}, {"attention": {8: 0.01, 16: 400.0}}
+    figure = costs(parts, "MFLOP", expected=formula, points="counted", logarithmic=True)
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0.01 and high > 400
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["attention, counted", "attention, formula"]
+
+
 def test_measured_costs_are_points_and_the_formula_is_a_line() -> None:
     parts = {"projections": {8: 1.0, 16: 2.0}, "attention": {8: 0.5, 16: 2.0}}
     figure = costs(parts, "in all (ms)", expected={"attention": {8: 0.5, 16: 2.1}})

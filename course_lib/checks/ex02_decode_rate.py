@@ -45,9 +45,9 @@ def judge(inputs: dict[str, Any], outputs: Plain) -> Verdict:
     return verdict(DecodeRate, inputs, outputs)
 
 
-def step_times(call: dict[str, Any]) -> list[float]:
+def step_times(call: dict[str, Any], first: int = 0) -> list[float]:
     (prompt, steps), machine = call["given"], call["machine"]
-    return [machine["step_s"] + machine["held_token_s"] * (len(prompt) + number) for number in range(steps)]
+    return [machine["step_s"] + machine["held_token_s"] * (len(prompt) + first + number) for number in range(steps)]
 
 
 class DecodeRate(BenchmarkCase):
@@ -73,6 +73,8 @@ class DecodeRate(BenchmarkCase):
         yield "One token too many was counted: each step makes one.", (steps + 1) / decoding
         yield "One token too few was counted: each step makes one.", (steps - 1) / decoding
         yield "One step was made without being timed, and counted all the same.", rate(steps, decoding - times[0])
+        early = "A step was made before the clock was started. These are the steps after it, which take longer."
+        yield early, steps / sum(step_times(call, first=1))
         some = "Only some of the steps were timed. A later step takes longer, since there is more to look at."
         yield from ((some, 1 / each) for each in (times[0], times[-1]))
         yield some, rate(steps - 1, decoding - times[0])

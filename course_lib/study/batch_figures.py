@@ -32,7 +32,7 @@ from course_lib.study.style import (
 
 __all__ = ["block_tables", "cells", "first_tokens", "padding", "reserved_and_used", "waste_by_block_size"]
 
-SIDES, COUNTED, MASKS = ("left", "right"), ("text", "slot"), ("causal and padding", "causal only")
+SIDES, COUNTED, MASKS = ("left", "right"), ("text", "column"), ("causal and padding", "causal only")
 WRONG: dict[str, Any] = {"facecolor": "white", "edgecolor": VERMILION, "hatch": "\\\\\\", "linewidth": 1.5}
 QUERY: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linewidth": 2.6, "zorder": 3}
 MOST_COLUMNS, MOST_TEXTS, MOST_REQUESTS = 12, 8, 24
@@ -48,8 +48,9 @@ def padding(
 ) -> Picture:
     """A padded batch: the tokens of each text, `new_tokens` decoded after them, their positions, and what is hidden.
 
-    Every text gets the slots of the longest one, padded on one `side`, and each new token the next slot of all rows.
-    `positions` are counted in the row's own "text" or by its "slot". The newest token of a row is its query; crosses
+    Every text gets the columns of the longest one, padded on one `side`, and each new token the next column of all
+    rows.
+    `positions` are counted in the row's own "text" or by its "column". The newest token of a row is its query; crosses
     are padding that the `mask` hides from it. ValueError for another word, an empty text, or too much to draw.
     """
     for word, known in ((side, SIDES), (positions, COUNTED), (mask, MASKS)):
@@ -61,14 +62,14 @@ def padding(
     longest = max(map(len, texts.values()))
     columns = longest + new_tokens
     if columns > MOST_COLUMNS or len(texts) > MOST_TEXTS:
-        raise ValueError(f"{len(texts)} texts of {columns} slots are too many: draw {MOST_TEXTS} of {MOST_COLUMNS}")
+        raise ValueError(f"{len(texts)} texts of {columns} columns are too many: draw {MOST_TEXTS} of {MOST_COLUMNS}")
     rows = [padded_row(text, longest, side, positions, mask, new_tokens) for text in texts.values()]
-    alt = f"A batch padded on the {side}, {columns} slots a row, mask: {mask}, positions counted by {positions}."
+    alt = f"A batch padded on the {side}, {columns} columns a row, mask: {mask}, positions counted by {positions}."
     figure, (axes,) = picture(1.45 + 0.62 * len(rows), alt=alt + told_padding(texts, rows))
     for y, row in enumerate(rows):
-        for slot, (text, position, state) in enumerate(row):
-            draw_padded(axes, slot, y, text, position, state, 6.2 / columns)
-    axes.set(xlim=(-0.55, columns - 0.45), ylim=(len(rows) - 0.5, -0.5), xlabel="slot of the row")
+        for column, (text, position, state) in enumerate(row):
+            draw_padded(axes, column, y, text, position, state, 6.2 / columns)
+    axes.set(xlim=(-0.55, columns - 0.45), ylim=(len(rows) - 0.5, -0.5), xlabel="column of the row")
     axes.set_xticks(range(columns))
     axes.set_yticks(range(len(rows)), labels=[plain(name) for name in texts])
     bare(axes)
@@ -88,29 +89,29 @@ def padding(
 def padded_row(
     text: Sequence[str], longest: int, side: str, positions: str, mask: str, new_tokens: int
 ) -> list[tuple[str, int | None, str]]:
-    """What each slot of a row holds: a token's text or "pad", its position, and what becomes of it.
+    """What each column of a row holds: a token's text or "pad", its position, and what becomes of it.
 
     That is "prompt" or "new", with "query" if it is the newest and "wrong" if its position is not that in its text;
     "hidden" or "seen" for padding.
     """
     before = longest - len(text) if side == "left" else 0
-    slots = [*range(before, before + len(text)), *range(longest, longest + new_tokens)]
+    columns = [*range(before, before + len(text)), *range(longest, longest + new_tokens)]
     row: list[tuple[str, int | None, str]] = []
-    for slot in range(longest + new_tokens):
-        if slot not in slots:
-            hidden = slot > slots[-1] or mask == MASKS[0]
-            row.append(("pad", None if positions == "text" else slot, "hidden" if hidden else "seen"))
+    for column in range(longest + new_tokens):
+        if column not in columns:
+            hidden = column > columns[-1] or mask == MASKS[0]
+            row.append(("pad", None if positions == "text" else column, "hidden" if hidden else "seen"))
             continue
-        true = slots.index(slot)
-        position = true if positions == "text" else slot
+        true = columns.index(column)
+        position = true if positions == "text" else column
         state = ("prompt" if true < len(text) else "new") + " wrong" * (position != true)
         shown = text[true] if true < len(text) else f"+{true - len(text) + 1}"
-        row.append((shown, position, state + " query" * (slot == slots[-1])))
+        row.append((shown, position, state + " query" * (column == columns[-1])))
     return row
 
 
 def draw_padded(axes: Axes, x: int, y: int, text: str, position: int | None, state: str, inches: float) -> None:
-    """One slot of a padded batch: the token above, its position below."""
+    """One column of a padded batch: the token above, its position below."""
     corner, size = (x - 0.46, y - 0.4), (0.92, 0.8)
     look = {"hidden": HIDDEN, "seen": WRONG}.get(state, DECODE if "new" in state else PREFILL)
     axes.add_patch(Rectangle(corner, *size, **look))
@@ -137,7 +138,7 @@ def told_padding(texts: Mapping[str, Sequence[str]], rows: Sequence[Sequence[tup
         said += (
             f" {name}: {len(texts[name])} {plural('token', len(texts[name]))} and {len(tokens) - len(texts[name])} new "
             f"at positions {', '.join(f'{position}' for position, _ in tokens)}, {wrong} of them wrong; "
-            f"{padding['hidden']} padding slots hidden, {padding['seen']} looked at."
+            f"{padding['hidden']} padding columns hidden, {padding['seen']} looked at."
         )
     return said
 
@@ -217,10 +218,11 @@ def waste_by_block_size(measured: Mapping[int, float], expected: Mapping[int, fl
 
 
 @styled
-def first_tokens(times_s: Mapping[str, Sequence[float]]) -> Picture:
+def first_tokens(times_s: Mapping[str, Sequence[float]], texts: Sequence[str] = ()) -> Picture:
     """Time to first token (seconds) of successive requests, bars for each name: {"no sharing": […], "shared": […]}.
 
-    ValueError unless each name has one time for each request, finite and not negative.
+    `texts` stand in for the numbers of the requests. ValueError unless each name has one time for each request, finite
+    and not negative, and there is a text for each or none.
     """
     counts = {name: len(times) for name, times in times_s.items()}
     if not counts or len(set(counts.values())) != 1 or not all(counts.values()):
@@ -231,6 +233,8 @@ def first_tokens(times_s: Mapping[str, Sequence[float]]) -> Picture:
     requests, longest = max(counts.values()), max(max(times) for times in times_s.values())
     if requests > MOST_REQUESTS:
         raise ValueError(f"{requests} requests are too many for one picture: draw at most {MOST_REQUESTS}")
+    if texts and len(texts) != requests:
+        raise ValueError(f"{len(texts)} texts for {requests} requests: give one for each, or none")
     unit, scale = ("s", 1.0) if longest >= 1 else ("ms", 1e3)
     told = " ".join(f"{name}: {', '.join(map(milliseconds, times))}." for name, times in times_s.items())
     figure, (axes,) = picture(3.2, alt=f"Time to first token of {requests} {plural('request', requests)}. {told}")
@@ -240,7 +244,7 @@ def first_tokens(times_s: Mapping[str, Sequence[float]]) -> Picture:
         axes.bar(lefts, [scale * time for time in times], 0.92 * width, label=plain(name), **look)
     axes.set(xlabel="request, in order of arrival", ylabel=f"first token after ({unit})")
     axes.set(xlim=(0.4, requests + 0.6), ylim=(0, 1.08 * scale * longest or 1))
-    axes.set_xticks(range(1, requests + 1))
+    axes.set_xticks(range(1, requests + 1), labels=[plain(text) for text in texts] or None)
     axes.tick_params(axis="x", length=0)
     figure.legend(ncols=3, **LEGEND)
     return figure

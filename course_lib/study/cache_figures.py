@@ -7,7 +7,7 @@ pictures look and travel is in `style.py`; the figures about time stand in `figu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import floor, isfinite, log10
 from typing import Any
 
@@ -194,25 +194,27 @@ def costs(
     x_label: str = "tokens",
     *,
     expected: Mapping[str, Mapping[int, float]] | None = None,
+    points: str = "measured",
     logarithmic: bool = False,
 ) -> Picture:
     """Parts of a cost against tokens, a line for each; `y_label` names its unit: "one step (ms)", "in all (GFLOP)".
 
     `expected`, by the same names, is what a formula says: a thin line without markers, and the points of `parts` stand
-    alone. With `logarithmic` axes a power of the tokens is a straight line, steeper for a higher power.
+    alone; `points` says in a word how they were found. With `logarithmic` axes a power of the tokens is a straight
+    line, steeper for a higher power.
     """
     checked(parts)
     formula = expected or {}
     if strange := set(formula) - set(parts):
         raise ValueError(f"expected names {sorted(strange)}, but the parts are {list(parts)}")
     figure, (axes,) = picture(3.4, alt=f"{y_label}. " + told(parts, x_label, lambda value: f"{value:.3g}"))
-    draw_lines(axes, parts, x_label=x_label, y_label=y_label, alone=set(formula))
+    draw_lines(axes, parts, x_label=x_label, y_label=y_label, alone=dict.fromkeys(formula, points))
     for look, name in zip(looks(parts), parts, strict=True):
         if name in formula:
             thin = look | {"marker": "", "linewidth": 1.5}
             axes.plot(list(formula[name]), list(formula[name].values()), **thin, label=f"{name}, formula")
     if logarithmic:
-        stretch(axes, parts)
+        stretch(axes, [*parts.values(), *formula.values()])
     figure.legend(ncols=2 if formula else 3, **LEGEND)
     return figure
 
@@ -223,6 +225,7 @@ def compare_changes(
     tolerance: float,
     x_label: str = "position of the token",
     *,
+    y_label: str = "largest change (no unit)",
     texts: Sequence[str] = (),
 ) -> Picture:
     """How much something of each token changed, bars on a logarithmic axis, and a line at the tolerance.
@@ -253,7 +256,7 @@ def compare_changes(
             if value == 0 and len(row) * len(values) <= 32:
                 axes.text(left, foot * 1.15, "0", ha="center", va="bottom", fontsize=10)
     line = axes.axhline(tolerance, color=INK, linewidth=1.6, linestyle="--", label=f"tolerance {power(tolerance)}")
-    axes.set(yscale="log", ylim=(foot, 4 * max(above_zero)), xlabel=x_label, ylabel="largest change (no unit)")
+    axes.set(yscale="log", ylim=(foot, 4 * max(above_zero)), xlabel=x_label, ylabel=y_label)
     tokens = len(every) // len(values)
     if texts:
         axes.set_xticks(range(tokens), labels=[text.strip().replace("$", r"\$")[:10] or "␣" for text in texts])
@@ -266,12 +269,12 @@ def compare_changes(
 
 
 def draw_lines(
-    axes: Axes, series: Mapping[str, Mapping[int, float]], *, x_label: str, y_label: str, alone: Collection[str] = ()
+    axes: Axes, series: Mapping[str, Mapping[int, float]], *, x_label: str, y_label: str, alone: Mapping[str, str] = {}
 ) -> None:
-    """A line with markers for each name from 0 up; the points of names in `alone` are not joined."""
+    """A line with markers for each name from 0 up; the points of names in `alone` are not joined, and get its word."""
     for look, (name, values) in zip(looks(series), series.items(), strict=True):
         line = look | ({"linestyle": ""} if name in alone else {}) | {"markersize": 7, "markeredgecolor": INK}
-        label = f"{name}, measured" if name in alone else name
+        label = f"{name}, {alone[name]}" if name in alone else name
         axes.plot(list(values), list(values.values()), **line, label=label, linewidth=2, zorder=3, clip_on=False)
     longest = max(max(values) for values in series.values())
     highest = max(max(values.values()) for values in series.values())
@@ -316,10 +319,10 @@ def told(series: Mapping[str, Mapping[int, float]], x_label: str, say: Callable[
     return f"{x_label.capitalize()} to the right. " + " ".join(sentences)
 
 
-def stretch(axes: Axes, parts: Mapping[str, Mapping[int, float]]) -> None:
+def stretch(axes: Axes, lines: Sequence[Mapping[int, float]]) -> None:
     """Logarithmic axes around all that is positive; a cost of 0 has no place there and is left out."""
-    xs = sorted({x for values in parts.values() for x in values if x > 0})
-    ys = [y for values in parts.values() for y in values.values() if y > 0]
+    xs = sorted({x for values in lines for x in values if x > 0})
+    ys = [y for values in lines for y in values.values() if y > 0]
     if not xs or not ys:
         raise ValueError("logarithmic axes need at least one value above 0")
     axes.set(xscale="log", yscale="log", xlim=(xs[0] / 1.15, 1.15 * xs[-1]), ylim=(min(ys) / 2, 2 * max(ys)))

@@ -87,6 +87,11 @@ WRONG = {
         frozenset({SEVERAL, LONG}),
         ("Only some of the steps",),
     ),
+    "a warm-up before the clock, on a machine that is warm": Wrong(
+        changed(("        start =", "        machine.decode()\n        start =")),
+        ALL,
+        ("before the clock was started",),
+    ),
     "the first step is a warm-up, though a token": Wrong(
         changed(("        start =", "        machine.decode()\n        start ="), ("range(steps)", "range(1, steps)")),
         ALL,
