@@ -166,6 +166,7 @@ def test_compaction_keeps_the_running_in_the_first_rows() -> None:
         engine.step()
         rows = sorted(sequence.row for sequence in engine.running)
         assert rows == list(range(len(rows)))
+        assert engine.given == set(rows), "a row that was left is nobody's: what others write there is not taken away"
         assert [length > 0 for length in engine.cache.lengths] == [row < len(rows) for row in range(4)]
     assert engine.cache.copied_bytes == 0, "rows side by side are read where they lie"
 
