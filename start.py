@@ -54,6 +54,8 @@ CAUSES = {
     r"No space left on device|\[Errno 28\]|not enough space on the disk": "the disk is full: make room",
     r"ensurepip is not|No module named \W?venv": "this Python lacks its venv module: install it "
     "(Debian, Ubuntu: sudo apt install python3-venv) or use the Python of python.org",
+    r"contains the PATH separator": f"no environment can lie in a path with a {os.pathsep!r} in it: move the course to "
+    "a folder without it",
     r"Long Path support": "a path is too long for Windows: move the course to a short one such as C:\\course",
     r"Could not fetch URL \S+: (proxy )?connection error|ssl certificate|CERTIFICATE_VERIFY_FAILED|name resolution"
     r"|(NewConnection|NameResolution|ConnectTimeout|ReadTimeout|ConnectionReset|Proxy|Protocol|IncompleteRead)Error"
@@ -86,6 +88,9 @@ COMMANDS = {
 EXTRAS = {"test": "test", "serve": "serve"}  # of pyproject.toml: what a command needs beside the course
 
 
+AGAIN = "run the same command again"
+
+
 class Problem(Exception):
     """What stops us, as the one line that the user sees: the cause, then the remedy."""
 
@@ -98,7 +103,7 @@ def explain(output: str) -> str:
     """One line for what a failed program printed: a cause that we know, or else its own last word."""
     for pattern, line in CAUSES.items():
         if re.search(pattern, output):
-            return line + ", then run the same command again"
+            return f"{line}, then {AGAIN}"
     lines = re.findall(r"ERROR: (.+)", output) or output.strip().splitlines() or ["it gave no reason"]
     return lines[-1].strip()
 
@@ -162,10 +167,12 @@ def make_venv(torch: str) -> list[str]:
             before = list(read_stamp().get("installed", []))
             write_stamp(torch, installed=[])
             return before
+        if VENV.is_symlink() or not VENV.is_dir():  # what a link points to may hold more than was ours
+            raise Problem("no course can be installed into .venv, a link or a file: delete it, then " + AGAIN)
         say(f".venv {reason}: making it anew")
         STAMP.unlink(missing_ok=True)
     say(f"Making .venv with Python {VERSION} ...")
-    # --clear, not a removal: .venv may be a link to a larger disk, and the Python that runs this the one in it.
+    # --clear, not a removal of our own: the Python that runs this may be the one in .venv.
     command = [getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", str(VENV)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode or not pip_version():
@@ -176,7 +183,9 @@ def make_venv(torch: str) -> list[str]:
 
 @contextlib.contextmanager
 def only_one_installs() -> Iterator[None]:
-    """The lock is the system's, so a run that was killed leaves none behind."""
+    """The lock is the system's, so a run that was killed leaves none behind. The pip of that run may go on without it,
+    and keeps the lock as long.
+    """
     with open(HERE / ".venv.lock", "a+") as file:
         try:
             if sys.platform == "win32":
@@ -187,6 +196,7 @@ def only_one_installs() -> Iterator[None]:
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.set_inheritable(file.fileno(), True)
         except (BlockingIOError, PermissionError):
             raise Problem("another start.py is installing here: wait until it is done, then run this again") from None
         yield
@@ -242,6 +252,7 @@ def pip_install(title: str, *arguments: str) -> None:
         errors="replace",
         # Ctrl-C is for us alone, so that what is said about it is one line.
         start_new_session=True,
+        close_fds=False,  # the lock is to be held by pip, too: see only_one_installs
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
     )
     progress, output = Progress(title), ""
@@ -255,11 +266,11 @@ def pip_install(title: str, *arguments: str) -> None:
         if process.wait() and details.exists():
             output += details.read_text(encoding="utf-8", errors="replace")
     finally:
-        progress.show("")
         if process.poll() is None:  # with what it started to build packages; the next run drops what is half there
             process.kill() if os.name == "nt" else os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         shutil.rmtree(scratch, ignore_errors=True)
+        progress.show("")  # last: a terminal that was closed cannot be written to
     if process.returncode:
         raise Problem(explain(output) + " (details: .venv/install.log)")
 
@@ -321,8 +332,10 @@ def show_help() -> None:
     commands = "\n".join(f"    {name:9} {text}" for name, text in COMMANDS.items())
     try:
         print((__doc__ or "").strip() + "\n\nCommands:\n" + commands, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def environment() -> dict[str, str]:
@@ -384,12 +397,14 @@ def parse(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] in (["-h"], ["--help"], ["help"]):
-        show_help()
-        return 0
     for number in (signal.SIGINT, signal.SIGTERM):  # also where whoever started us had them ignored
         signal.signal(number, signal.default_int_handler)
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # which is what nohup does
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
+        if arguments[:1] in (["-h"], ["--help"], ["help"]):
+            show_help()
+            return 0
         torch, words = parse(arguments)
         test = words[:1] == ["test"]
         asks = not test and bool({"-h", "--help"}.intersection(words[1:2]))
@@ -400,13 +415,13 @@ def main(arguments: list[str]) -> int:
             return run([str(PYTHON), str(HERE / "tests" / "run_all.py"), *words[1:]], environment())
         return hand_over(words) if words else fetch() or hand_over(["lab"])
     except KeyboardInterrupt:
-        say("Stopped; what was downloaded is kept: run the same command again to continue")
+        say(f"Stopped; what was downloaded is kept: {AGAIN} to continue")
         return 130
     except Problem as problem:
         say(f"start.py: {problem}")
         return problem.status
     except OSError as error:
-        remedy = "make room on the disk" if error.errno == errno.ENOSPC else "run the same command again"
+        remedy = "make room on the disk" if error.errno == errno.ENOSPC else AGAIN
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             remedy = "close what uses that file, or copy the course to a folder of your own"
         say(f"start.py: {error}: {remedy}")

@@ -6,6 +6,7 @@ The one idea: `course --help` answers at once, so a command imports what it need
 import sys
 
 try:
+    import os
     import signal
     from enum import StrEnum
     from pathlib import Path
@@ -36,10 +37,16 @@ class Device(StrEnum):
 
 def main() -> None:
     """The console script."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # whoever started this closed it: nothing comes from there, and nobody reads
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character shows another
             stream.reconfigure(errors="replace")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what must be tidied, is
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP, and nohup has it ignored
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))  # and what must be tidied, is
     try:
         app(prog_name=program())
     except KeyboardInterrupt:  # before a command has begun, or after its end

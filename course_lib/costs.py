@@ -1,4 +1,4 @@
-"""How much arithmetic a forward pass takes, and a whole generation: formulas, and a count to hold against them.
+"""How much arithmetic a forward pass takes: a formula, and a count to hold against it.
 
 The one idea: a pass does two kinds of work. Projections and MLP multiply each new token with every weight matrix;
 attention pairs each new token with every position that it may look at. The first grows with the tokens that are read,
@@ -60,19 +60,6 @@ def pass_flops(config: ModelConfig, new: int, held: int = 0, logits: int = 1) ->
     matrices = c.d_model * (heads + 2 * c.n_kv_heads * c.head_dim) + heads * c.d_model + 3 * c.d_model * c.d_ff
     projections = 2 * new * c.n_layers * matrices + 2 * logits * c.d_model * c.vocab_size
     return Flops(projections, 4 * c.n_layers * heads * new * (held + new))
-
-
-def generation_flops(config: ModelConfig, prompt: int, new: int, *, cached: bool) -> list[Flops]:
-    """The passes of a generation, one for each of `new` tokens after a prompt of `prompt`, in order.
-
-    Without a cache, pass i reads the whole text so far, prompt + i tokens; with one, every pass after the first reads
-    a single token. Raises ValueError if there is no prompt or nothing new.
-    """
-    if prompt < 1 or new < 1:
-        raise ValueError(f"a prompt of {prompt} tokens and {new} new ones: each needs at least 1")
-    if not cached:
-        return [pass_flops(config, prompt + i) for i in range(new)]
-    return [pass_flops(config, prompt), *(pass_flops(config, 1, prompt + i) for i in range(new - 1))]
 
 
 def count_flops(run: Callable[[], Any]) -> Flops:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from course_lib.caches import Cache, ContiguousCache
 from course_lib.divergence import Divergence, Trace, first_divergence, fresh, record
-from course_lib.generation import choose, decode, prefill
+from course_lib.generation import check_empty, choose, decode, prefill
 from course_lib.model import Transformer
 from course_lib.noise import tolerance
 from course_lib.serving import Engine, Request
@@ -141,11 +141,12 @@ def run_alone(
     model: Transformer, prompt: Sequence[int], new_tokens: int, name: str = "alone", *, cache: Cache | None = None
 ) -> Run:
     """A greedy run with a cache, by default a contiguous one, token after token."""
-    cache = cache or ContiguousCache(model.config, 1, len(prompt) + new_tokens, model.dtype, model.device)
     served = Served(Request(tuple(prompt), new_tokens, name=name))
+    check_empty(cache, "the cache")
+    cache = cache or ContiguousCache(model.config, 1, len(prompt) + new_tokens, model.dtype, model.device)
     logits = []
     with record(model) as recorder:
-        logits.append(prefill(model, [list(prompt)], cache, rows=[0])[0])
+        logits.append(prefill(model, [served.text], cache, rows=[0])[0])
         recorder.observe([served], [len(prompt)])
         for number in range(new_tokens):
             served.text.append(choose(logits[-1]))
@@ -159,11 +160,11 @@ def run_alone(
 @torch.inference_mode()
 def run_without_cache(model: Transformer, prompt: Sequence[int], new_tokens: int, name: str = "without a cache") -> Run:
     """A greedy run that reads the whole text again for each token."""
-    text, logits = list(prompt), []
+    served = Served(Request(tuple(prompt), new_tokens, name=name))
     for _ in range(new_tokens):
-        logits.append(prefill(model, [text], None)[0])
-        text.append(choose(logits[-1]))
-    return Run(name, tuple(prompt), tuple(text[len(prompt) :]), torch.stack(logits), fresh(model, text[:-1], name))
+        served.logits.append(prefill(model, [served.text], None)[0])
+        served.text.append(choose(served.logits[-1]))
+    return run_of(served, fresh(model, served.text[:-1], name))
 
 
 def runs_of(engine: Engine, requests: Sequence[Request]) -> Mapping[str, Run]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.generation import token_ids
 from course_lib.model import Transformer
 
 if TYPE_CHECKING:
@@ -158,10 +159,11 @@ def record(model: Transformer) -> Iterator[Recorder]:
 
 @torch.inference_mode()
 def fresh(model: Transformer, text: Sequence[int], name: str = "") -> Trace:
-    """The trace of a whole text [T] in one pass without a cache."""
+    """The trace of a whole text [T] in one pass without a cache. ValueError for tokens that the model lacks."""
+    ids = token_ids(model, text, "the text")
     with record(model) as recorder:
-        model(torch.tensor([list(text)], device=model.device))
-    return Trace(name, tuple(range(len(text))), **{part: tensor[0] for part, tensor in recorder.last.items()})
+        model(torch.tensor([ids], device=model.device))
+    return Trace(name, tuple(range(len(ids))), **{part: tensor[0] for part, tensor in recorder.last.items()})
 
 
 def first_divergence(trace: Trace, reference: Trace, tolerance: float = 3e-4) -> Divergence | None:

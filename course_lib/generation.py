@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from course_lib.caches import Cache, ContiguousCache
-from course_lib.caches.contract import whole
+from course_lib.caches.contract import real, whole
 from course_lib.metrics import Timing, clock
 from course_lib.model import Transformer
 
@@ -35,12 +35,15 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not isfinite(self.temperature) or self.temperature < 0:
-            raise ValueError(f"temperature must be 0 (greedy) or more, not {self.temperature}")
-        if self.top_k is not None and whole(self.top_k, "top_k") < 1:
-            raise ValueError(f"top_k must be at least 1, not {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        object.__setattr__(self, "temperature", real(self.temperature, "temperature", least=0))
+        if self.top_k is not None:
+            object.__setattr__(self, "top_k", whole(self.top_k, "top_k"))
+            if self.top_k < 1:
+                raise ValueError(f"top_k must be at least 1, not {self.top_k}")
+        if self.top_p is not None:
+            object.__setattr__(self, "top_p", real(self.top_p, "top_p", above=0))
+            if self.top_p > 1:
+                raise ValueError(f"top_p must be at most 1, not {self.top_p}")
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution [V] (float64, CPU) that a token is drawn from, for logits [V] and a temperature above 0."""
@@ -130,9 +133,9 @@ def prefill(
         raise ValueError("without a cache there is nothing to keep a chunk in: leave out chunk, or pass a cache")
     if chunk is not None and whole(chunk, "the chunk") < 1:
         raise ValueError(f"a chunk has at least one token, not {chunk}")
+    prompts = [token_ids(model, prompt, f"prompt {row}") for row, prompt in enumerate(prompts)]
     if not prompts:
         raise ValueError("there is no prompt to read: pass at least one")
-    prompts = [token_ids(model, prompt, f"prompt {row}") for row, prompt in enumerate(prompts)]
     longest = max(map(len, prompts))
     padded = torch.zeros(len(prompts), longest, dtype=torch.long)  # [B, T], padding on the right
     for row, prompt in enumerate(prompts):
@@ -282,7 +285,7 @@ def generate(
     model: Transformer, prompt: Sequence[int], *, stop_tokens: Collection[int] = (), **options: Any
 ) -> Generation:
     """All of `stream` at once, with its timing. Takes the options of `stream` (`max_new_tokens` is a must)."""
-    stop_tokens = stop_set(stop_tokens)
+    prompt, stop_tokens = token_ids(model, prompt, "the prompt"), stop_set(stop_tokens)
     events = list(stream(model, prompt, stop_tokens=stop_tokens, **options))
     tokens = tuple(event.token for event in events)
     timing = Timing(0.0, tuple(event.time_s for event in events), len(prompt))

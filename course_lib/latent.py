@@ -50,13 +50,13 @@ class LatentShape:
 
 
 class LatentAttention:
-    """One attention layer with seeded random weights. `cache` is [B, S, C + R], a row for each token seen."""
+    """One attention layer, its random weights always the same. `cache` is [B, S, C + R], a row for each token seen."""
 
-    def __init__(self, shape: LatentShape, seed: int = 0, dtype: torch.dtype = torch.float64) -> None:
-        s, generator = shape, torch.Generator().manual_seed(seed)
+    def __init__(self, shape: LatentShape) -> None:
+        s, generator = shape, torch.Generator().manual_seed(0)
 
         def weight(*size: int) -> Tensor:
-            return (torch.randn(size, generator=generator, dtype=torch.float64) / size[-1] ** 0.5).to(dtype)
+            return torch.randn(size, generator=generator, dtype=torch.float64) / size[-1] ** 0.5
 
         self.shape = shape
         self.to_cache = weight(s.cached, s.d_model)  # the latent, then the key that will be rotated

@@ -81,13 +81,12 @@ def rotation_table(config: ModelConfig, positions: int, dtype: torch.dtype, devi
     RoPE turns pair i of a head by theta^(-2i/D) radians a position (RoFormer, section 3.2.2). Angles are float64
     whatever the dtype: in float32 an angle of 8,000 radians is off by 5e-4.
     """
-    with torch.inference_mode(False):  # a table made there could not be trained with
-        turns = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
-        if config.rope_factors is not None:
-            turns = turns / torch.tensor(config.rope_factors, dtype=torch.float64)
-        angles = torch.arange(positions)[:, None] * turns  # [positions, D/2]
-        cos, sin = angles.cos(), angles.sin()
-        return torch.cat((cos, cos, -sin, sin), dim=-1).to(device, dtype)
+    turns = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+    if config.rope_factors is not None:
+        turns = turns / torch.tensor(config.rope_factors, dtype=torch.float64)
+    angles = torch.arange(positions)[:, None] * turns  # [positions, D/2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos, -sin, sin), dim=-1).to(device, dtype)
 
 
 def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype, end: int) -> tuple[Tensor, Tensor]:
@@ -195,7 +194,7 @@ class Transformer(nn.Module):
             )
         B, T = tokens.shape
         counts = (T,) * B if counts is None else tuple(counts)
-        if len(counts) != B or max(counts) != T:
+        if len(counts) != B or max(counts, default=0) != T:
             raise ValueError(f"counts {counts} do not describe tokens of shape [{B}, {T}]: {B} counts, the largest {T}")
         cache = cache if cache is not None else NoCache(self.config.n_layers, B, self.device)
         with cache.step(counts, rows, limit=self.config.max_positions) as step:

@@ -124,7 +124,8 @@ def ways() -> dict[str, Compute]:
 def noise_floor(model: Transformer, text: Sequence[int], compared: Mapping[str, Compute] | None = None) -> list[Noise]:
     """What each way makes of a text [T], against one pass over it: by default all of `ways`, or those `compared`.
 
-    ValueError for tokens that the model lacks.
+    ValueError for tokens that the model lacks, or a text that leaves it no position: the texts beside it in a batch are
+    one token longer.
     """
     tokens = torch.tensor(token_ids(model, text, "the text"), device=model.device)
     reference = one_pass(model, tokens)

@@ -62,13 +62,13 @@ class Manifest:
         """Write it as JSON: whole, or not at all if a file is there already (FileExistsError)."""
         text = json.dumps({"format": FORMAT} | asdict(self), indent=1) + "\n"
         path = Path(path)
-        with path.open("x", encoding="utf-8") as file:
-            try:
+        file = path.open("x", encoding="utf-8")
+        try:
+            with file:
                 file.write(text)
-                file.flush()
-            except BaseException:
-                path.unlink()
-                raise
+        except BaseException:
+            path.unlink(missing_ok=True)  # closed by now: Windows removes no open file
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Manifest:
@@ -119,13 +119,13 @@ def run(
         weights=digest_of_weights(model),
         tokenizer=tokenizer.digest if tokenizer is not None else "",
         prompt=made.prompt,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=int(max_new_tokens),
         stop_tokens=tuple(sorted(stop_tokens)),
-        temperature=float(sampling.temperature),
+        temperature=sampling.temperature,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
-        seed=seed,
-        cache=use_cache,
+        seed=int(seed),
+        cache=bool(use_cache),
         dtype=str(model.dtype).removeprefix("torch."),
         device=device_name(model.device),
         threads=torch.get_num_threads(),
@@ -211,6 +211,12 @@ def flags() -> dict[str, str]:
         "mkldnn": str(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),
         "flash_attention": str(cuda.flash_sdp_enabled()),
         "memory_efficient_attention": str(cuda.mem_efficient_sdp_enabled()),
+        "cudnn_attention": str(cuda.cudnn_sdp_enabled()),
+        "math_attention": str(cuda.math_sdp_enabled()),
+        "math_attention_in_16_bits": str(cuda.fp16_bf16_reduction_math_sdp_allowed()),
+        "bfloat16_sums_in_16_bits": str(cuda.matmul.allow_bf16_reduced_precision_reduction),
+        "float16_sums_in_16_bits": str(cuda.matmul.allow_fp16_reduced_precision_reduction),
+        "blas": str(cuda.preferred_blas_library()),
     }
 
 

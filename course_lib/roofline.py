@@ -154,10 +154,6 @@ class Machine:
         """FLOPs for each byte at which moving and computing take equally long: the ridge of the roof."""
         return self.flops_per_s / self.bytes_per_s
 
-    def attainable_flops_per_s(self, intensity: float) -> float:
-        """The roof itself: the slope of the bandwidth up to the ridge, and then flat (Williams et al., figure 1)."""
-        return min(self.flops_per_s, intensity * self.bytes_per_s)
-
     def seconds(self, work: Work) -> float:
         """The least time for `work` if bytes are moved while others are computed with: the longer of the two."""
         return max(work.bytes_moved / self.bytes_per_s, work.flops / self.flops_per_s)

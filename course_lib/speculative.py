@@ -252,7 +252,7 @@ def generate(
     model: Transformer, prompt: Sequence[int], *, stop_tokens: Collection[int] = (), **options: Any
 ) -> SpeculativeGeneration:
     """All of `rounds` at once, with its timing. Takes its options; `drafter` and `max_new_tokens` are a must."""
-    stop_tokens = stop_set(stop_tokens)
+    prompt, stop_tokens = token_ids(model, prompt, "the prompt"), stop_set(stop_tokens)
     made = tuple(rounds(model, prompt, stop_tokens=stop_tokens, **options))
     tokens = tuple(token for one in made for token in one.tokens)
     timing = Timing(0.0, tuple(one.time_s for one in made for _ in one.tokens), len(prompt))

@@ -187,7 +187,7 @@ class Paged(Kind):
         assert set(pool.kept) == set(pool.findable) - set(holders)
         for table, length in zip(cache.tables, cache.lengths, strict=True):
             assert len(table) == len(set(table)) == ceil(length / self.size)
-        assert not cache.planned and not cache.taken
+        assert not cache.planned and not cache.torn
         for memory in (cache.keys, cache.values):
             assert not memory[:, -1].any(), "the block that fills up short tables holds zeros"
 

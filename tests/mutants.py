@@ -93,13 +93,17 @@ def load_engine(changes: Changes) -> Engine:
 @dataclass(frozen=True)
 class Mutant:
     """One bug. `row` is its number in the list of mistakes found in courses, None for one of our own; `seen_by` names
-    the check of proof.py that is meant to see it.
+    the check that is meant to see it.
     """
 
     row: int | None
     bug: str
     seen_by: str
     changes: Changes
+
+    @property
+    def title(self) -> str:
+        return f"{'our own' if self.row is None else f'row {self.row:2}'}: {self.bug}"
 
     def __str__(self) -> str:
         return self.bug.replace(" ", "-")
@@ -278,11 +282,3 @@ FOUND_IN_COURSES = (
         at("generation", ("logits = logits.masked_fill(logits < least", "logits.masked_fill(logits < least")),
     ),
 )
-
-# What cannot be made here yet, and why.
-NOT_HERE = {
-    11: ("slots held used as the position after an eviction", "no cache evicts"),
-    16: ("a preempted request is taken for one that decodes", "there is no scheduler"),
-    19: ("all rows start with the same sampled token", "one sequence is sampled at a time"),
-    20: ("a quantiser that is right for one bit width only", "no cache quantises"),
-}

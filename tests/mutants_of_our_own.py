@@ -36,10 +36,10 @@ OUR_OWN = (
         "failure",
         at(
             CONTRACT,
-            ("        added = dict(", "            added = dict("),
-            ("        lengths = tuple(length +", "            lengths = tuple(length +"),
-            ("        self.keep(rows)\n", "            self.keep(rows)\n"),
-            ("        self.lengths = lengths", "            self.lengths = lengths"),
+            (
+                "            self.abandon(rows)\n            raise",
+                "            self.keep(rows)\n            self.lengths = lengths\n            raise",
+            ),
         ),
     ),
     Mutant(

@@ -90,8 +90,8 @@ OF_SHARING = (
         at(
             PAGED,
             (
-                "            self.pool.give_back(block)\n\n    def copy",
-                "            pass\n\n    def copy",
+                "            self.pool.give_back(block)\n        self.torn = False\n\n    def copy",
+                "            pass\n        self.torn = False\n\n    def copy",
             ),
         ),
     ),
@@ -102,7 +102,7 @@ OF_SHARING = (
         at(
             PAGED,
             (
-                "table, blocks = self.tables[row], -(-kept // self.block_size)",
+                "table, blocks = self.tables[row], self.blocks_for(kept)",
                 "table, blocks = self.tables[row], kept // self.block_size",
             ),
         ),
@@ -117,7 +117,7 @@ OF_SHARING = (
         None,
         "a failed pass keeps the blocks that it took",
         "a_failed_pass",
-        at(PAGED, ("        for block in reversed(taken):\n            self.pool.give_back(block)\n", "")),
+        at(PAGED, ("        self.pool.recount(block for table in self.tables for block in table)\n", "")),
     ),
     Mutant(
         None,
@@ -229,8 +229,8 @@ OF_SHARING = (
         at(ENGINE, ("        self.waiting.appendleft(sequence)  # before", "        pass  # before")),
     ),
     Mutant(
-        None,
-        "a preempted sequence keeps its row, which is empty",
+        16,
+        "a preempted sequence is taken for one that decodes",
         "preemption",
         at(
             ENGINE,
@@ -263,6 +263,12 @@ OF_SHARING = (
                 "zip(sorted(group, key=lambda s: self.running.index(s)), likeliest(logits))",
             ),
         ),
+    ),
+    Mutant(
+        19,
+        "all rows start with the same sampled token",
+        "drawn",
+        at("serving.request", ("torch.Generator().manual_seed(self.request.seed)", "torch.Generator().manual_seed(0)")),
     ),
     Mutant(
         None,

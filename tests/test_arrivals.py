@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.serving.arrivals import ClosedLoop, bursts, on_off, poisson
+from course_lib.serving.arrivals import ClosedLoop, bursts, poisson
 from course_lib.serving.record import Arrival, RequestRecord
 from course_lib.serving.request import Request
 
@@ -60,13 +60,11 @@ def test_in_equal_windows_the_number_of_arrivals_varies_as_much_as_its_mean() ->
 
 def test_the_same_seed_gives_the_same_arrivals_and_another_seed_others() -> None:
     assert poisson(asked(20), 2.0, seed=5) == poisson(asked(20), 2.0, seed=5) != poisson(asked(20), 2.0, seed=6)
-    assert on_off(asked(20), 2.0, 1, 1, seed=5) == on_off(asked(20), 2.0, 1, 1, seed=5)
-    assert on_off(asked(20), 2.0, 1, 1, seed=5) != on_off(asked(20), 2.0, 1, 1, seed=6)
 
 
 @pytest.mark.parametrize(
     "arrive",
-    [lambda r: poisson(r, 2.0, seed=1), lambda r: on_off(r, 9.0, 0.5, 2, seed=1), lambda r: bursts(r, 4, 1.5)],
+    [lambda r: poisson(r, 2.0, seed=1), lambda r: bursts(r, 4, 1.5)],
 )
 def test_more_requests_begin_as_fewer_do_in_order_and_each_comes_once(
     arrive: Callable[[list[Request]], list[Arrival]],
@@ -88,18 +86,6 @@ def test_a_higher_rate_tells_the_same_story_faster() -> None:
 def test_a_burst_comes_at_one_moment_and_the_next_a_while_later() -> None:
     assert times(bursts(asked(7), 3, 2.5)) == [0, 0, 0, 2.5, 2.5, 2.5, 5]
     assert times(bursts(asked(3), 1, 0.5)) == [0, 0.5, 1]
-
-
-def test_nobody_comes_in_a_quiet_time_and_busy_times_are_a_poisson_process() -> None:
-    on, off = 2.0, 5.0
-    came = times(on_off(asked(300), 4.0, on, off, seed=7))
-    assert all(time % (on + off) < on for time in came)
-    without_quiet = [time // (on + off) * on + time % (on + off) for time in came]
-    assert without_quiet == pytest.approx(times(poisson(asked(300), 4.0, seed=7)))
-
-
-def test_without_quiet_times_on_and_off_is_a_poisson_process() -> None:
-    assert on_off(asked(50), 4.0, 0.3, 0, seed=8) == poisson(asked(50), 4.0, seed=8)
 
 
 # --- A closed loop
@@ -174,13 +160,10 @@ def test_a_loop_leaves_the_requests_of_others_alone() -> None:
     ("call", "said"),
     [(lambda: poisson(asked(2), 0.0), "the rate must be a number above 0, not 0.0"),
      (lambda: poisson([], nan), "not nan"), (lambda: poisson(asked(2), "often"), "not 'often'"),
-     (lambda: on_off(asked(2), 1.0, 1.0, None), "off_s .* not None"),
      (lambda: ClosedLoop(asked(2), 1, 1.0, seed=nan), "the seed must be a whole number, not nan"),
      (lambda: poisson(asked(2), nan), "not nan"), (lambda: poisson(asked(2), inf), "not inf"),
      (lambda: poisson(asked(2), -1.0), "not -1.0"), (lambda: poisson(asked(2), 1.0, seed=0.5), "the seed"),
      (lambda: poisson(asked(2), 1e-320), "at which 'r0' arrives must be a number of at least 0, not inf"),
-     (lambda: on_off(asked(2), 1.0, 0.0, 1.0), "on_s must be"), (lambda: on_off(asked(2), 1.0, 1.0, -1.0), "not -1.0"),
-     (lambda: on_off(asked(2), 0.0, 1.0, 1.0), "the rate"), (lambda: on_off(asked(2), 1.0, 1.0, inf), "not inf"),
      (lambda: bursts(asked(2), 0, 1.0), "at least one request, not 0"), (lambda: bursts(asked(2), 1, 0.0), "every_s"),
      (lambda: bursts(asked(2), 1.5, 1.0), "size of a burst"), (lambda: ClosedLoop(asked(2), 0, 1.0), "not 0"),
      (lambda: ClosedLoop(asked(2), 1, -0.5), "think_s .* not -0.5"),

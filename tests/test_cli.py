@@ -11,10 +11,11 @@ from typing import Any
 
 import gguf_files as files
 import pytest
-from course_command import as_json, call, start
+from course_command import COURSE, as_json, call, start
 
 from course_lib import generation
 from course_lib.checkpoints import fetched, load
+from course_lib.commands import doctor
 
 COMMANDS = ("lab", "doctor", "fetch", "generate", "run", "size", "progress", "serve", "loadtest")
 COMMANDS = (*COMMANDS, "build", "release", "grade")  # for authors and teachers
@@ -91,6 +92,16 @@ WRONG_CALLS = {
     "no such notebook": (["run", "nosuch.ipynb"], "nosuch.ipynb"),
     "no such notebook to build": (["build", "nosuch.ipynb"], "nosuch.ipynb"),
     "a timeout of nothing": (["run", "--timeout", "0"], "timeout"),
+    "an endless timeout": (["run", "--timeout", "inf"], "timeout"),
+    "a timeout without an end": (["build", "--timeout", "1" + "0" * 400], "timeout"),
+    "a timeout that is no number": (["run", "--timeout", "nan"], "timeout"),
+    "a model of nobody": (["generate", "hi", "--model", "~nosuch/m.gguf"], "~nosuch/m.gguf"),
+    "a notebook of nobody": (["run", "~nosuch/x.ipynb"], "~nosuch/x.ipynb"),
+    "copies of nobody": (["lab", "--no-browser", "--work", "~nosuch/w"], "~nosuch/w"),
+    "a tokenizer of nobody": (
+        ["loadtest", "--url", "http://127.0.0.1:9", "--model", "m", "--tokenizer", "~nosuch/t"],
+        "~nosuch/t",
+    ),
     "a port that is none": (["lab", "--port", "70000"], "port"),
 }
 
@@ -208,6 +219,27 @@ def test_what_is_streamed_is_whole_characters_and_ctrl_c_ends_it_in_a_line(tiny:
     assert text.endswith("\n") and "TTFT" not in text
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell of this system closes no stream")
+def test_a_stream_that_is_closed_is_an_empty_one(tiny: Path) -> None:
+    answer = ("generate", "hi", "--model", str(tiny), "--max-new-tokens", "2")
+    for closed, words, status, out, err in (
+        ("<&-", ("generate", "-"), 2, "", "the text is empty"),
+        (">&-", answer, 0, "", ""),
+        ("2>&-", ("nosuch",), 2, "", ""),
+    ):
+        command = ["sh", "-c", f'"$@" {closed}', "sh", str(COURSE), *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (status, out)
+        assert err in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_said_with_what_helps_after_what_was_found() -> None:
+    result = call("size", "--model", "llama-3-8b", "--json", "/dev/full")
+    assert result.exit_code == 1 and "together" in result.stdout
+    assert result.stderr == "error: /dev/full: No space left on device (make room, or name a place on another disk)\n"
+
+
 @pytest.mark.parametrize("while_importing", ["typer", "course_lib.commands.for_authors", "rich.table"])
 def test_ctrl_c_before_a_command_has_begun_ends_it_in_a_line(while_importing: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"""if True:
@@ -280,3 +312,15 @@ def test_doctor_tells_problems_from_warnings(tmp_path: Path, monkeypatch: pytest
         assert checks[name]["state"] == "warning", checks[name]
     assert checks["data folder"]["state"] == "problem" and "COURSE_DATA" in checks["data folder"]["remedy"]
     assert not (tmp_path / "empty").exists(), "looking makes nothing"
+
+
+def test_doctor_names_the_variable_that_means_the_home_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("cache", "data", "work"):
+        monkeypatch.setenv(f"COURSE_{kind.upper()}", "~nosuch/x")
+    monkeypatch.setattr(doctor, "kernel", doctor.python)  # which takes a second to start
+    checks = {check["check"]: check for check in json.loads(call("doctor", "--json", "-").stdout)["checks"]}
+    for kind in ("cache", "data", "work"):
+        found = checks[f"{kind} folder"]
+        assert found["state"] == "problem" and found["value"].startswith(f"COURSE_{kind.upper()}=~nosuch/x: ")
+        assert found["remedy"] == f"write the whole path into COURSE_{kind.upper()}, or unset it"
+    assert checks["weights"]["remedy"] == checks["disk"]["remedy"] == checks["cache folder"]["remedy"]

@@ -1,6 +1,4 @@
-"""Formulas of arithmetic against torch's own counter, exactly, and the stopwatch against what it must not miss."""
-
-import dataclasses
+"""The formula of arithmetic against torch's own counter, exactly, and the stopwatch against what it must not miss."""
 
 import pytest
 import torch
@@ -8,8 +6,7 @@ from cost_shapes import SHAPE, every_shape
 
 from course_lib.caches import ContiguousCache
 from course_lib.checkpoints import random_model
-from course_lib.costs import Flops, Stopwatch, count_flops, generation_flops, pass_flops
-from course_lib.generation import generate
+from course_lib.costs import Flops, Stopwatch, count_flops, pass_flops
 from course_lib.model import ModelConfig, Transformer
 
 
@@ -35,28 +32,6 @@ def test_logits_of_the_last_token_alone_cost_those_of_one_token(shape: ModelConf
     assert count_flops(lambda: model(tokens(9), last_only=True)) == pass_flops(shape, 9)
 
 
-@every_shape
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_generation_takes_what_torch_counts(shape: ModelConfig, cached: bool) -> None:
-    model = random_model(shape)
-    options = {"max_new_tokens": 7, "use_cache": cached, "warm_up": False}
-    counted = count_flops(lambda: generate(model, [1, 2, 3, 4, 5], **options))
-    steps = generation_flops(shape, 5, 7, cached=cached)
-    assert len(steps) == 7
-    assert counted == sum(steps, Flops(0, 0))
-
-
-def test_without_a_cache_each_part_grows_by_its_power() -> None:
-    def in_all(length: int) -> Flops:
-        headless = dataclasses.replace(SHAPE, vocab_size=1, max_positions=8192)
-        return sum(generation_flops(headless, 1, length, cached=False), Flops(0, 0))
-
-    once, twice = in_all(2000), in_all(4000)
-    # Sums of t and of t^2 reach their powers from below: at 2,000 within one part in a hundred.
-    assert twice.projections_and_mlp / once.projections_and_mlp == pytest.approx(4, rel=0.01)
-    assert twice.attention / once.attention == pytest.approx(8, rel=0.01)
-
-
 def test_the_parts_add_up() -> None:
     assert Flops(3, 4) + Flops(10, 20) == Flops(13, 24)
     assert Flops(13, 24).total == 37
@@ -73,12 +48,6 @@ def test_work_of_a_third_kind_is_not_passed_over() -> None:
 def test_numbers_that_make_no_sense_are_refused(new: int, held: int, logits: int) -> None:
     with pytest.raises(ValueError, match=f"{new} new tokens, {held} held, {logits} scored"):
         pass_flops(SHAPE, new, held, logits)
-
-
-@pytest.mark.parametrize(("prompt", "new"), [(0, 1), (1, 0)])
-def test_a_generation_needs_a_prompt_and_something_new(prompt: int, new: int) -> None:
-    with pytest.raises(ValueError, match=f"a prompt of {prompt} tokens and {new} new ones"):
-        generation_flops(SHAPE, prompt, new, cached=False)
 
 
 def test_a_stopwatch_hears_every_product_and_nothing_outside_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,31 @@ def test_another_choice_from_equal_logits_is_a_bug_even_if_it_was_a_likely_one()
     assert found.kind == "bug" and found.noise == 0
 
 
+@pytest.mark.parametrize(("noises", "kind"), [(1.5, "near-tie"), (3, "bug")])
+def test_what_rounding_moves_a_little_does_not_excuse_a_choice_far_from_the_best(noises: float, kind: str) -> None:
+    right = run_alone(model_of("mqa", torch.float32), next(prompts("mqa")), 1)
+    best, other, third = right.logits[0].topk(3).indices.tolist()
+    noise = 2.0**-18  # of logits of a few units: float32 holds such steps exactly, and the contract allows them
+    logits = right.logits.clone()
+    logits[0, best] = 4.0
+    logits[0, other], logits[0, third] = 4 - noises * noise, 3.0
+    moved = logits.clone()
+    moved[0, third] += noise
+    found = departure(changed(right, tokens=(other,), logits=moved), changed(right, tokens=(best,), logits=logits))
+    assert (found.kind, found.margin, found.noise) == (kind, noises * noise, noise)
+
+
+def test_a_run_needs_tokens_to_make_and_an_empty_row_to_make_them_in() -> None:
+    model = model_of("mqa")
+    cache = ContiguousCache(model.config, 1, 9, torch.float64)
+    run_alone(model, (1, 2), 2, cache=cache)
+    with pytest.raises(ValueError, match="row 0 of the cache holds 3 tokens of another text: release it first"):
+        run_alone(model, (1, 2), 2, cache=cache)
+    for run in (run_alone, run_without_cache):
+        with pytest.raises(ValueError, match="max_new_tokens must be at least 1, not 0"):
+            run(model, (1, 2), 0)
+
+
 def test_runs_that_cannot_be_compared_are_refused() -> None:
     one = run_alone(model_of("mqa"), (1, 2), 2)
     with pytest.raises(ValueError, match="answers to different prompts"):

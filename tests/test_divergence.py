@@ -256,6 +256,17 @@ def test_a_difference_is_a_share_of_the_tokens_largest_number() -> None:
     assert first_divergence(shifted, right, 1.1e-3) is None
 
 
+def test_what_is_zero_in_both_is_no_difference() -> None:
+    right = fresh(model_of("gqa"), TEXT)
+    nothing = Trace("", right.positions, right.keys, torch.zeros_like(right.values), right.output)
+    assert first_divergence(nothing, nothing) is None
+
+
+def test_a_text_that_the_model_cannot_read_has_no_trace() -> None:
+    with pytest.raises(ValueError, match="the text holds token 99, the model has 0 to 30"):
+        fresh(model_of("gqa"), [1, 99])
+
+
 def test_a_reference_that_is_too_short_is_refused() -> None:
     model = model_of("gqa")
     with pytest.raises(ValueError, match="token 9 was read, but the reference has 9 tokens"):

@@ -31,7 +31,8 @@ def make_wheel(folder: Path, content: bytes = CONTENT) -> download.Wheel:
     with zipfile.ZipFile(path, "w") as archive:  # stored, not compressed: the transfer has a middle
         archive.writestr(MEMBER, content)
         archive.writestr(
-            "tiny_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+            "tiny_weights-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: nothing-there\n",
         )
         archive.writestr(
             "tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -244,6 +245,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
         self.send_header("Content-Length", str(len(whole)))
+        self.send_header("Cache-Control", "max-age=600")
         self.end_headers()
         if self.path.endswith(".whl"):
             self.wfile.write(whole[: len(whole) // 2])
@@ -258,12 +260,23 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where pip would put its temporary files and its cache, were it not told otherwise."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    for name in ("TMPDIR", "TEMP", "TMP", "PIP_CACHE_DIR"):
+        monkeypatch.setenv(name, str(folder))
+    return folder
+
+
+@pytest.fixture
 def index(links: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StallingIndex]:
     server = StallingIndex(links / WHEEL)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple/")
+    monkeypatch.setenv("PIP_TRUSTED_HOST", "127.0.0.1")  # pip caches nothing of hosts that it does not trust
     monkeypatch.setenv("PIP_NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     yield server
@@ -275,7 +288,7 @@ def index(links: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StallingInde
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_download_leaves_no_weights_and_the_next_one_cleans_up(
-    index: StallingIndex, cache: Path, how: signal.Signals
+    index: StallingIndex, cache: Path, elsewhere: Path, how: signal.Signals
 ) -> None:
     process = start_fetch()
     assert index.halfway.acquire(timeout=60)
@@ -285,10 +298,10 @@ def test_an_interrupted_download_leaves_no_weights_and_the_next_one_cleans_up(
     process.wait(timeout=60)
     assert process.returncode != 0
     assert lying_in(cache) == (left if how == signal.SIGKILL else [])
-    assert fetched("tiny") is None
+    assert fetched("tiny") is None and lying_in(elsewhere) == []
     index.let_go.set()
     assert fetch("tiny", progress=False).read_bytes() == CONTENT
-    assert lying_in(cache) == ["Tiny.gguf"]
+    assert lying_in(cache) == ["Tiny.gguf"] and lying_in(elsewhere) == []
 
 
 def test_two_downloads_at_once_both_succeed(index: StallingIndex, cache: Path) -> None:

@@ -26,8 +26,9 @@ from shapes import (
     truth,
 )
 
-from course_lib import generation
-from course_lib.caches import CacheFull, ContiguousCache
+from course_lib import generation, speculative
+from course_lib.caches import CacheFull, ContiguousCache, NoCache
+from course_lib.drafters import PromptLookup
 from course_lib.generation import Sampling, TokenEvent, choose, decode, generate, prefill, stream
 from course_lib.model import Transformer
 
@@ -177,7 +178,7 @@ def test_the_warm_up_is_not_counted(
     plain = generate(MODEL, PROMPT, max_new_tokens=4, use_cache=use_cache, warm_up=False)
     assert passes() == 4
     warm = generate(MODEL, PROMPT, max_new_tokens=4, use_cache=use_cache, warm_up=True)
-    assert passes() > 8, "there was a warm-up"
+    assert passes() == 4 + 2 + 4, "the warm-up is a prefill and a decode"
     for got in (plain, warm):
         assert got.timing.ttft_s == 1 and got.timing.itl_s == [1, 1, 1] and got.timing.arrival_s == 0
     assert warm.tokens == plain.tokens
@@ -292,6 +293,24 @@ def test_a_cache_with_another_text_in_row_0_is_refused() -> None:
         generate(MODEL, PROMPT, max_new_tokens=2, cache=cache)
     cache.release(0)
     assert generate(MODEL, PROMPT, max_new_tokens=9, cache=cache).tokens == greedy_by_full_passes(MODEL, PROMPT, 9)
+
+
+def test_no_cache_is_not_taken_for_one() -> None:
+    nothing = NoCache(MODEL.config.n_layers, 1, MODEL.device)
+    with pytest.raises(ValueError, match="row 0 has read 9 tokens, and NoCache keeps none: pass another cache"):
+        generate(MODEL, PROMPT, max_new_tokens=2, cache=nothing)
+
+
+def test_prompts_may_be_tensors_and_are_told_in_plain_numbers() -> None:
+    cache = poisoned_cache(MODEL, 2, 8)
+    prompts = torch.tensor([[1, 2], [3, 4]])
+    expected = prefill(MODEL, prompts.tolist(), None)
+    assert torch.equal(prefill(MODEL, prompts, cache), expected) and cache.lengths == (2, 2)
+    for made in (
+        generate(MODEL, prompts[0], max_new_tokens=2),
+        speculative.generate(MODEL, prompts[0], max_new_tokens=2, drafter=PromptLookup()),
+    ):
+        assert made.prompt == (1, 2) and {type(token) for token in made.prompt} == {int}
 
 
 def test_a_cache_that_fills_up_ends_the_text_and_keeps_it() -> None:

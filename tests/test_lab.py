@@ -78,6 +78,14 @@ def test_an_assignment_is_not_built_but_released(inside: Path) -> None:
     assert "ZeroDivisionError" in call("run", "ex03").stdout, "one may run a copy of it"
 
 
+def test_a_name_is_shown_as_it_is(inside: Path) -> None:
+    """Square brackets are markup to the library that draws tables."""
+    for name in ("a[red]b", "c["):
+        nbformat.write(v4.new_notebook(), inside / f"{name}.ipynb")
+        for words in (["run"], ["build", "--check"]):
+            assert re.search(rf"^{re.escape(name)} +failed", call(*words, f"{name}.ipynb").stdout, re.MULTILINE)
+
+
 def test_word_that_means_no_one_notebook_is_a_wrong_call(inside: Path) -> None:
     for word, said in (("0", "any of 00_start_here, 02_prefill_and_decode"), ("00_strat_here", "00_start_here")):
         result = call("lab", word, "--no-browser")

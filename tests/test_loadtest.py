@@ -10,6 +10,7 @@ import pytest
 from scripted_server import ScriptedServer, Visit, after_two, answers, event, plan, scripted_server
 
 from course_lib.serving.arrivals import ClosedLoop, bursts, poisson
+from course_lib.serving.endpoint import Endpoint
 from course_lib.serving.loadtest import Report, measure, questions
 from course_lib.serving.prompt_text import prompt_text
 from course_lib.serving.record import Arrival, RequestRecord
@@ -160,6 +161,16 @@ def test_no_proxy_stands_between_this_machine_and_itself(monkeypatch: pytest.Mon
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with scripted_server(plan([1])) as server:
         assert not measure(server.url, "m", poisson(questions(1, 20, 1), 1.0)).faults
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [("localhost", True), ("127.0.0.1", True), ("[::1]", True), ("0.0.0.0", True), ("[::]", True), ("10.0.0.1", False),
+     ("127.0.0.1.example.org", False)],
+)  # fmt: skip
+def test_an_address_of_this_machine_is_known_as_one(host: str, here: bool) -> None:
+    """0.0.0.0 is what servers say they listen on, so it is copied from their output."""
+    assert Endpoint(f"http://{host}:8000", "m").on_this_machine == here
 
 
 def test_prompts_have_as_many_words_as_tokens_and_no_two_are_alike() -> None:

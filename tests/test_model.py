@@ -79,6 +79,12 @@ def test_a_text_of_exactly_max_positions_fits_and_one_more_is_refused(shape: str
         feed(small, None, {0: text})
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (1, 0), (0, 0)])
+def test_tokens_of_nothing_are_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="do not describe|at least one"):
+        model_of("mqa")(torch.zeros(shape, dtype=torch.long))
+
+
 # --- A batch is many single sequences
 
 

@@ -83,7 +83,7 @@ SIGNS = {
     "shade": Signs("apart", "attention", "in the answer"),
     "morning": Signs("rows_are_reused", "attention", "in the answer", poison=True, neighbours=True),
     "evening": Signs("forgotten_and_asked_again", "attention", "after what was reused", neighbours=True),
-    "sharing": Signs("one_leaves_early", "attention", "in the answer", neighbours=True),
+    "sharing": Signs("one_leaves_early", "attention", "within the answer", neighbours=True),
     "twins": Signs("nearly_the_same", "attention", "in the answer", neighbours=True),
     "return": Signs("the_next_question", "attention", "after what was reused"),
     "walls": Signs("tenants", ""),
@@ -106,8 +106,30 @@ FIRST = {  # whether a token is there, in a request whose reading began at `star
     "the first decode": lambda token, request, start: token == decoded_from(request),
     "in the prompt": lambda token, request, start: token < len(request.prompt),
     "in the answer": lambda token, request, start: token >= decoded_from(request),
+    "within the answer": lambda token, request, start: token > decoded_from(request),
     "after what was reused": lambda token, request, start: token == start > 0,
 }
+
+# Words of what is told about an exhibit, and the sign that they stand for.
+PART_TOLD = {
+    "keys of layer 0 differ while its values are right": "position",
+    "keys and values of layer 0 differ": "token",
+    "the output of layer 0 differs": "attention",
+    "the output, mostly of layer 0": "attention",
+    "no layer differs": "",
+}
+PLACE_TOLD = {
+    "at tokens of decode": "in the answer",
+    "the first token of decode": "the first decode",
+    "the first token after the reused ones": "after what was reused",
+    "at token 0": "the beginning",
+    "from token 0 on": "the beginning",
+    "the first token of the second chunk": "the second chunk",
+    "from the same position on in every text": "the end of the table",
+    "in the middle of an answer": "within the answer",
+    "within the prompt": "in the prompt",
+}
+COMPANY_TOLD = {"in company only": False, "alone and in company": True, "even alone": True}
 
 
 @lru_cache
@@ -175,10 +197,36 @@ def test_the_diagnosis_of_an_exhibit(exhibit: Exhibit) -> None:
     divergences = [divergence for divergence in found.values() if divergence is not None]
     assert {part_of(divergence) for divergence in divergences} == ({signs.part} if signs.part else set())
     assert not divergences or min(divergence.layer for divergence in divergences) == 0
+    if "mostly of layer 0" not in exhibit.tells:
+        assert {divergence.layer for divergence in divergences} <= {0}
     starts = first_tokens_read(exhibit) if signs.tokens == "after what was reused" else {}
     requests = {visit.name: visit.request for visit in museum_day()}
     for one in divergences:
         assert FIRST[signs.tokens](one.token, requests[one.name], starts.get(one.name, 0)), str(one)
+
+
+@every_exhibit
+def test_what_is_told_of_an_exhibit_is_its_diagnosis(exhibit: Exhibit) -> None:
+    signs, told = SIGNS[exhibit.name], exhibit.tells
+    parts = [part for words, part in PART_TOLD.items() if words in told]
+    places = [place for words, place in PLACE_TOLD.items() if words in told]
+    assert parts in ([], [signs.part]) and places in ([], [signs.tokens])
+    assert parts or places or "where:" not in told
+    assert all(alone == signs.alone for words, alone in COMPANY_TOLD.items() if words in told)
+
+
+def test_whoever_is_off_after_a_goodbye_was_moved() -> None:
+    engine = exhibit_called("goodbye").engine(guide().model)
+    move, moved = engine.cache.move_row, set()
+
+    def noted(source: int, target: int) -> None:
+        moved.add(next(sequence.request.name for sequence in engine.running if sequence.row == source))
+        move(source, target)
+
+    engine.cache.move_row = noted
+    serve(engine, museum_day())
+    found = where(exhibit_called("goodbye").engine).found
+    assert {name for name, divergence in found.items() if divergence} <= moved < set(found)
 
 
 def first_tokens_read(exhibit: Exhibit) -> dict[str, int]:

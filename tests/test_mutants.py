@@ -10,8 +10,10 @@ from functools import lru_cache
 import pytest
 from engine_report import Record, report_mutant
 from everyday import Look, look
-from mutants import FOUND_IN_COURSES, NOT_HERE, Mutant, load_engine
+from mutants import FOUND_IN_COURSES, Mutant, load_engine
 from mutants_of_our_own import OUR_OWN
+from mutants_of_sharing import OF_SHARING
+from mutants_of_shrinking import OF_SHRINKING
 from proof import CHECKS, proof
 
 import course_lib.caches
@@ -49,10 +51,9 @@ def test_the_library_passes_the_proof() -> None:
 def test_the_proof_fails_for(mutant: Mutant, record_property: Record) -> None:
     failed = proof(load_engine(mutant.changes))
     others = len(failed) - 1
-    row = f"row {mutant.row:2}" if mutant.row is not None else "our own"
     report_mutant(
         record_property,
-        f"{row}: {mutant.bug}",
+        mutant.title,
         mutant.seen_by + (f" and {others} more" if others else ""),
         *seen_every_day(mutant.bug),
     )
@@ -60,12 +61,9 @@ def test_the_proof_fails_for(mutant: Mutant, record_property: Record) -> None:
     assert not any(isinstance(error, BROKEN_DIFFERENTLY) for error in failed.values()), failed
 
 
-def test_the_first_18_mistakes_of_courses_are_made_or_said_to_be_impossible_here(record_property: Record) -> None:
-    made = {mutant.row for mutant in FOUND_IN_COURSES}
-    assert made.isdisjoint(NOT_HERE)
-    assert made | set(NOT_HERE) == set(range(1, 22))
-    for row, (bug, why) in NOT_HERE.items():
-        report_mutant(record_property, f"row {row:2}: {bug}", f"not here: {why}", "", "", "")
+def test_each_of_the_21_mistakes_of_courses_is_made_once() -> None:
+    every = (*FOUND_IN_COURSES, *OF_SHARING, *OF_SHRINKING)
+    assert sorted(mutant.row for mutant in every if mutant.row is not None) == list(range(1, 22))
 
 
 def test_every_check_of_the_proof_is_the_one_that_sees_some_bug() -> None:

@@ -71,6 +71,18 @@ def test_as_many_threads_are_left_as_there_were() -> None:
     assert torch.get_num_threads() == before
 
 
+def test_neighbours_are_other_texts_and_longer() -> None:
+    model, read = model_of("mqa"), []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, more: read.append((args[0], more["counts"])), with_kwargs=True
+    )
+    noise.beside(2)(model, torch.tensor(TEXT))
+    hook.remove()
+    ((rows, counts),) = read
+    assert counts == [len(TEXT), len(TEXT) + 1, len(TEXT) + 1] and rows[0, : len(TEXT)].tolist() == TEXT
+    assert all(row[: len(TEXT)].tolist() != TEXT for row in rows[1:])
+
+
 def test_what_the_contract_does_not_speak_of_is_refused() -> None:
     with pytest.raises(ValueError, match="no tolerance for torch.float8_e4m3fn: it has some for float64, float32"):
         tolerance(torch.float8_e4m3fn)

@@ -2,6 +2,7 @@
 
 import base64
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -191,6 +192,17 @@ def test_check_takes_no_offence_at_what_only_looks_like_a_path(tmp_path: Path, t
     path = tmp_path / "built.ipynb"
     path.write_bytes(serialised(normal_form(v4.new_notebook(cells=[cell]))))
     assert check_one(path)["error"] == ""
+
+
+def test_check_takes_little_time_for_a_long_line(tmp_path: Path) -> None:
+    long = "x" * 1_000_000
+    outputs = [v4.new_output("stream", text=long), v4.new_output("error", ename="E", evalue="", traceback=[long])]
+    cell = code("1", "raises-exception") | {"execution_count": 1, "outputs": outputs}
+    path = tmp_path / "built.ipynb"
+    began = time.monotonic()
+    path.write_bytes(serialised(normal_form(v4.new_notebook(cells=[cell]))))
+    assert check_one(path)["error"] == ""
+    assert time.monotonic() - began < 10, "of the length squared it would take an hour"
 
 
 def test_notebook_that_raises_or_names_this_machine_is_left_as_it_was(save: Save) -> None:

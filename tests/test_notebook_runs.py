@@ -71,6 +71,22 @@ def test_failing_cell_is_named_with_one_line_of_its_error(save: Save) -> None:
     assert row["error"] == "ValueError: row 2 needs 17 slots"
 
 
+def test_what_a_cell_prints_is_one_output_of_each_stream_and_a_line_may_be_long(save: Save) -> None:
+    """A progress bar writes its line over and over; only the last is left. The time grows with the text, no faster."""
+    bar = "import sys\nfor n in range(3): print(f'{n} of 2', end='\\r', flush=True)\nprint('done  \\r\\n1')"
+    both = "print('e', file=sys.stderr, flush=True)\ndisplay(7)\nprint('a', flush=True)\ndisplay(8)\nprint('b')"
+    long = "print('x' * 5_000_000)\nprint('y' * 5_000_000, file=sys.stderr)"
+    done = execute(read_notebook(save(bar, both, long)), 60)
+    assert done.error == "" and done.time_s < 20, "of the length squared it would take an hour"
+    found = [
+        [output.get("text") or output.data["text/plain"] for output in cell.outputs] for cell in done.notebook.cells
+    ]
+    assert found[0] == ["done  \r\n1\n"]
+    assert found[1] == ["e\n", "7", "a\nb\n", "8"]
+    assert [set(text) for text in found[2]] == [{"x", "\n"}, {"y", "\n"}], "standard output first"
+    assert [len(text) for text in found[2]] == [5_000_001, 5_000_001]
+
+
 def test_tagged_cells_may_fail_or_be_left_out(save: Save) -> None:
     path = save(code("1 / 0", "raises-exception"), code("raise SystemError", "skip-execution"), "x = 1")
     assert run(path)["result"] == "ok"
@@ -127,7 +143,7 @@ def test_interrupted_run_leaves_no_kernel_and_no_folder(save: Save, tmp_path: Pa
     path = save("import os\nopen(os.environ['STARTED'], 'w').write(str(os.getpid()))\nimport time; time.sleep(600)")
     started, scratch = tmp_path / "started", tmp_path / "scratch"
     scratch.mkdir()
-    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         started.unlink(missing_ok=True)
         process = subprocess.Popen(
             [str(COURSE), "run", str(path)],

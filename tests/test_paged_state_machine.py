@@ -115,7 +115,7 @@ class PagedCacheAndItsModel(RuleBasedStateMachine):
                 feed(MODEL, self.cache, pieces)
         finally:
             hook.remove()
-        assert self.cache.tables is tables and self.cache.lengths is lengths
+        assert self.cache.tables == tables and self.cache.lengths is lengths
         self.failed = list(pieces)
 
     # --- Rows

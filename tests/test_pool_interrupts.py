@@ -1,4 +1,5 @@
-"""Ctrl-C at any moment inside the books of blocks and prefixes: no block is lost, and nothing wrong can be found.
+"""Ctrl-C at any moment inside the books of blocks, tables and prefixes: no block is lost, none has an owner too many,
+and nothing wrong can be found or read.
 
 The one idea: Python looks for a signal where a call ends and where a function begins. A profiler is called at just
 these places, so one that raises KeyboardInterrupt at the first, at the second and so on tries all of them, each time.
@@ -11,13 +12,21 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from pages import DIGESTS, SHAPE, prefix_cache, read
-from shapes import text_of
+import torch
+from cache_kinds import Paged
+from pages import DIGESTS, MODEL, SHAPE, near, paged, prefix_cache, read
+from shapes import feed, text_of
 
+from course_lib.caches import PagedCache, PrefixCache
 from course_lib.caches.pool import BlockPool
+from course_lib.checkpoints import random_model
+from course_lib.generation import generate
+from course_lib.model import ModelConfig
+from course_lib.serving import Engine, Request
 
-BOOKS = ("pool.py", "prefix.py")
+BOOKS = ("contract.py", "paged.py", "pool.py", "prefix.py")
 TEXT, LONGER = text_of(SHAPE, 9), text_of(SHAPE, 17)
+SMALL = random_model(ModelConfig(31, 1, 8, 1, 1, 4, 8, 64), seed=3)
 
 
 def interrupted(work: Callable[[], Any], at: int) -> bool:
@@ -104,3 +113,71 @@ def test_what_can_be_found_is_known_to_the_pool_whenever_somebody_presses_ctrl_c
     for prefix in every_moment(prepare, work):
         found = {entry.block for entries in prefix.entries.values() for entry in entries}
         assert found <= set(prefix.cache.pool.findable)
+
+
+def three_rows() -> PagedCache:
+    """Row 0 has read 7 tokens of LONGER, row 1 the first 6 of TEXT, and row 2 is a copy of row 0."""
+    cache = paged(3, 12)
+    feed(MODEL, cache, {0: LONGER[:7], 1: TEXT[:6]})
+    cache.copy_row(0, 2)
+    return cache
+
+
+OF_ROWS: dict[str, tuple[Callable[[PagedCache], Any], set[tuple[int, ...]]]] = {  # and the lengths that may come of it
+    "release": (lambda cache: cache.release(1), {(7, 6, 7), (7, 0, 7)}),
+    "truncate": (lambda cache: cache.truncate(1, 3), {(7, 6, 7), (7, 3, 7)}),
+    "copy": (lambda cache: cache.copy_row(0, 1), {(7, 6, 7), (7, 0, 7), (7, 7, 7)}),
+    "move": (lambda cache: cache.move_row(0, 1), {(7, 6, 7), (7, 0, 7), (7, 7, 7), (0, 7, 7)}),
+    "take over": (
+        lambda cache: (cache.release(2), cache.adopt(2, cache.tables[0][:1])),
+        {(7, 6, 7), (7, 6, 0), (7, 6, 4)},
+    ),
+    "read": (lambda cache: feed(MODEL, cache, {1: TEXT[6:9]}), {(7, 6, 7), (7, 9, 7)}),
+    "read into a shared block": (lambda cache: feed(MODEL, cache, {0: LONGER[7:10]}), {(7, 6, 7), (10, 6, 7)}),
+}
+
+
+@pytest.mark.parametrize(("work", "lengths"), OF_ROWS.values(), ids=OF_ROWS)
+def test_rows_hold_what_they_say_whenever_somebody_presses_ctrl_c(
+    work: Callable[[PagedCache], Any], lengths: set[tuple[int, ...]]
+) -> None:
+    for cache in every_moment(three_rows, work):
+        assert cache.lengths in lengths, "all of it was done, or nothing"
+        before = cache.lengths
+        cache.fill_free(torch.nan)  # like every call, it first puts in order what was cut short
+        Paged(4).check(cache)
+        assert cache.lengths == before, "an engine may have looked at it"
+        texts = [(TEXT if length in (3, 6, 9) else LONGER)[: length + 1] for length in cache.lengths]
+        texts = [text if len(text) == length + 1 else [*text, 5] for text, length in zip(texts, cache.lengths)]
+        for row, logits in feed(MODEL, cache, {row: text[-1:] for row, text in enumerate(texts)}).items():
+            near(logits, texts[row])
+        for row in range(3):
+            cache.release(row)
+        assert cache.pool.free == 12
+
+
+def test_a_second_ctrl_c_while_a_step_is_given_up_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = three_rows()
+    monkeypatch.setattr(cache.pool, "recount", lambda held: 1 / 0)
+    with pytest.raises(ZeroDivisionError), cache.step((3,), (1,)):
+        raise InterruptedError
+    monkeypatch.undo()
+    cache.fill_free(torch.nan)
+    Paged(4).check(cache)
+
+
+def test_an_engine_serves_on_whenever_somebody_presses_ctrl_c() -> None:
+    """With too little memory for both to end side by side, though their prompts share a block."""
+    requests = [Request((1, 2, 3), 3), Request((1, 2, 5), 3)]
+    right = [list(generate(SMALL, each.prompt, max_new_tokens=each.max_new_tokens).tokens) for each in requests]
+
+    def prepare() -> tuple[Engine, list[Any]]:
+        cache = PagedCache(SMALL.config, 2, 4, 2)
+        engine = Engine(SMALL, cache, prefix=PrefixCache(cache))
+        return engine, [engine.submit(request) for request in requests]
+
+    for engine, sequences in every_moment(prepare, lambda prepared: prepared[0].run()):
+        engine.run()
+        assert [sequence.tokens for sequence in sequences] == right
+        assert engine.cache.pool.free == 4
+    assert any(sequence.preempted for sequence in sequences)

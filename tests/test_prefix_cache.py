@@ -229,6 +229,26 @@ def test_tokens_are_numbers_whoever_made_them_and_nobody_can_change_them_later(d
     near(feed(MODEL, prefix.cache, {1: TEXT[12:]})[1], TEXT)
 
 
+def test_what_is_no_token_or_no_salt_is_refused(digest: Digest) -> None:
+    prefix = prefix_cache(digest)
+    for call in (lambda *asked: prefix.reuse(0, *asked), prefix.found):
+        for token in (2**63, -1):
+            with pytest.raises(ValueError, match=rf"a token must be a number from 0 to 2\^63 - 1, not {token}"):
+                call([token] * 9)
+        for salt in (None, 5):
+            with pytest.raises(ValueError, match=f"the salt must be a text, not {salt}"):
+                call(TEXT, salt)
+    assert prefix.statistics.lookups == 0
+
+
+def test_blocks_of_which_one_cannot_be_shared_are_all_left_alone(digest: Digest) -> None:
+    prefix = prefix_cache(digest)
+    read(prefix, 0, TEXT)
+    with pytest.raises(ValueError, match="block 11 is free and holds nothing"):
+        prefix.cache.adopt(1, (prefix.cache.tables[0][0], 11))
+    Paged(4).check(prefix.cache)
+
+
 def test_an_empty_prompt_finds_nothing(digest: Digest) -> None:
     prefix = prefix_cache(digest)
     read(prefix, 0, TEXT)

@@ -82,11 +82,11 @@ TEXTS: dict[str, tuple[bytes, str]] = {
     "a notebook": (b'{"cells": [], "nbformat": 4}', "no export of progress"),
     "deep nesting": (b'{"events": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "nested too deeply"),
     "an endless number": (b'{"version": ' + b"9" * 5000 + b"}", "not JSON"),
-    "NaN": (b'{"version": NaN}', "NaN is no number"),
-    "a key twice": (b'{"version": 1, "version": 2}', "'version' stands there more than once"),
+    "NaN": (b'{"version": NaN}', "NaN is not a JSON number"),
+    "a key twice": (b'{"version": 1, "version": 2}', "the key 'version' appears 2 times"),
     "a key twice that a terminal obeys": (
         b'{"\\u001b[2J": 1, "\\u001b[2J": 2}',
-        r"'\\x1b\[2J' stands there more than once",
+        r"the key '\\x1b\[2J' appears 2 times",
     ),
 }
 

@@ -1,5 +1,6 @@
 """Measures of quality, against closed forms, published tables, and plain NumPy."""
 
+import copy
 from math import inf, isnan, log, sqrt
 
 import numpy as np
@@ -213,6 +214,11 @@ def test_a_text_read_through_a_cache_that_keeps_all_has_the_logits_of_one_pass(
     whole = read(model, tokens)
     assert whole.shape == (3, 12, model.config.vocab_size)
     assert torch.allclose(read(model, tokens, cache_of, prompt=prompt, chunk=chunk), whole, atol=1e-10)
+
+
+def test_texts_are_read_where_the_model_is() -> None:
+    elsewhere = copy.deepcopy(model_of("gqa")).to("meta")
+    assert read(elsewhere, torch.tensor([text_of("gqa", 12)])).device.type == "meta"
 
 
 def test_a_text_comes_as_its_prompt_and_then_in_chunks() -> None:

@@ -91,6 +91,15 @@ def test_a_config_that_is_not_plain_json_is_refused(folder: Path, text: str, mes
         load(folder)
 
 
+def test_a_folder_that_may_not_be_entered_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:  # as for a user without the right to enter it
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(CheckpointError, match="cannot be a path here: .*Permission denied"):
+        load(folder)
+
+
 def test_a_config_of_gigabytes_is_not_read(folder: Path) -> None:
     with (folder / "config.json").open("r+b") as file:
         file.truncate(1 << 33)  # sparse: takes no space

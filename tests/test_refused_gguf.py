@@ -56,6 +56,16 @@ def tiny_gguf(
         ({"llama.context_length": 4_000_000_000}, "context_length is 4,000,000,000"),
         ({"llama.embedding_length": 65}, r"'token_embd\.weight' has shape \[320, 64\], expected \[320, 65\]"),
         ({"llama.vocab_size": 321}, "vocab_size is 321, but 'token_embd.weight' has 320 rows"),
+        ({"general.alignment": True}, "general.alignment is True, not a power of two"),
+        ({"general.alignment": 1}, "what stands behind it belongs to no tensor"),  # the file was written with 32
+        (
+            {
+                "tokenizer.ggml.tokens": ["a", "b"],
+                "tokenizer.ggml.merges": ["a b"],
+                "tokenizer.ggml.token_type": [1, 1],
+            },
+            "tokens and merges make no tokenizer",
+        ),
     ],
 )
 def test_metadata_that_is_not_supported_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -113,6 +123,14 @@ def test_a_truncated_gguf_file_says_how_many_bytes_are_missing(small: bytes, tmp
     for kept in (5, 20, 30, 1000):
         path.write_bytes(small[:kept])
         with pytest.raises(CheckpointError, match=f"the file has {kept}|bytes that are left|cannot lie in"):
+            load(path)
+
+
+def test_bytes_behind_the_last_tensor_are_refused(small: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    for more in (b"\0", small):
+        path.write_bytes(small + more)
+        with pytest.raises(CheckpointError, match=f"the file has {len(small + more):,}: what stands behind it"):
             load(path)
 
 

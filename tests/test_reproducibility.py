@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 import torch
@@ -86,10 +87,45 @@ def test_what_a_file_says_cannot_reach_the_terminal(manifest: Manifest) -> None:
 
 
 def test_every_setting_that_chooses_a_kernel_is_a_flag() -> None:
-    assert set(reproducibility.flags()) == {
-        "deterministic_algorithms", "float32_matmul_precision", "mkldnn", "flash_attention",
-        "memory_efficient_attention",
-    }  # fmt: skip
+    """Each is changed in a process of its own, and one flag tells."""
+    program = """
+import torch
+from course_lib.reproducibility import flags
+cuda = torch.backends.cuda
+settings = [
+    lambda: torch.use_deterministic_algorithms(True),
+    lambda: torch.set_float32_matmul_precision("medium"),
+    lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    lambda: cuda.enable_flash_sdp(False),
+    lambda: cuda.enable_mem_efficient_sdp(False),
+    lambda: cuda.enable_cudnn_sdp(False),
+    lambda: cuda.enable_math_sdp(False),
+    lambda: cuda.allow_fp16_bf16_reduction_math_sdp(True),
+    lambda: setattr(cuda.matmul, "allow_bf16_reduced_precision_reduction", False),
+    lambda: setattr(cuda.matmul, "allow_fp16_reduced_precision_reduction", False),
+]
+told = set()
+for change in settings:
+    before = flags()
+    change()
+    told |= {name for name, value in flags().items() if value != before[name]}
+    assert len(told) == settings.index(change) + 1, (settings.index(change), told)
+assert told == set(flags()) - {"blas"}, told  # torch for the CPU alone has one library
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("number", [np.array, torch.tensor], ids=["NumPy", "torch"])
+def test_a_run_that_was_asked_for_in_numbers_of_a_library_is_saved_in_plain_ones(
+    number: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    plain = run(model_of("gqa"), PROMPT, max_new_tokens=3, sampling=DRAWN, seed=7)
+    drawn = Sampling(number(15) / number(10), number(9), number(9) / number(10))
+    prompt = number(PROMPT)
+    made = run(model_of("gqa"), prompt, max_new_tokens=number(3), sampling=drawn, seed=number(7))
+    made.save(tmp_path / "run.json")
+    assert Manifest.load(tmp_path / "run.json") == replace(plain, top_p=float(drawn.top_p or 0), tokens=made.tokens)
+    assert {type(token) for token in made.prompt} == {int}
 
 
 def test_flags_are_told_under_torchs_new_names_too() -> None:
@@ -157,9 +193,21 @@ def test_a_file_that_cannot_be_written_whole_is_not_left_behind(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproducibility.json, "dumps", lambda *_, **__: "\ud800")  # no UTF-8 can hold it
+    opened, real_open, real_unlink = [], Path.open, Path.unlink
+
+    def note_open(self: Path, *args: Any, **options: Any) -> Any:
+        opened.append(real_open(self, *args, **options))
+        return opened[-1]
+
+    def unlink_as_on_windows(self: Path, **options: Any) -> None:
+        assert opened[-1].closed, "an open file cannot be removed"
+        real_unlink(self, **options)
+
+    monkeypatch.setattr(Path, "open", note_open)
+    monkeypatch.setattr(Path, "unlink", unlink_as_on_windows)
     with pytest.raises(UnicodeEncodeError):
         manifest.save(tmp_path / "run.json")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [] and len(opened) == 1
 
 
 Change = Callable[[dict[str, Any]], Any]
@@ -176,7 +224,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "more tokens than asked for": (lambda data: data.update(max_new_tokens=1), "should be 1 to 1 tokens"),
     "a negative seed": (lambda data: data.update(seed=-1), "seed = -1 cannot be negative"),
     "a seed that is none": (lambda data: data.update(seed=1 << 63), "seed = .* is more than"),
-    "a temperature below 0": (lambda data: data.update(temperature=-1.0), "temperature must be 0"),
+    "a temperature below 0": (lambda data: data.update(temperature=-1.0), "temperature must be a number of at least 0"),
     "top_p of 2": (lambda data: data.update(top_p=2), "top_p must be"),
     "no threads": (lambda data: data.update(threads=0), "threads = 0 must be at least 1"),
     "a million threads": (lambda data: data.update(threads=1_000_000), "at most 4096"),

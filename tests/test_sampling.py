@@ -98,6 +98,10 @@ def test_a_choice_may_exclude_tokens_but_not_all_and_not_be_no_number() -> None:
         ({"top_p": 0.0}, "top_p .* not 0.0"),
         ({"top_p": 1.5}, "top_p .* not 1.5"),
         ({"top_p": nan}, "top_p .* not nan"),
+        ({"temperature": "0.5"}, "temperature must be a number of at least 0, not '0.5'"),
+        ({"temperature": None}, "temperature .* not None"),
+        ({"top_p": "a"}, "top_p must be a number above 0, not 'a'"),
+        ({"top_k": 2.5}, "top_k .* not 2.5"),
     ],
 )
 def test_sampling_that_makes_no_sense_is_refused_by_its_value(options: dict, said: str) -> None:

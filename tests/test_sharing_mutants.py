@@ -6,6 +6,7 @@ from types import ModuleType
 import batch_proof
 import pages_proof
 import pytest
+from engine_report import Record, report_mutant
 from mutants import Engine, Mutant, load_engine
 from mutants_of_sharing import OF_SHARING
 from test_mutants import BROKEN_DIFFERENTLY
@@ -34,11 +35,12 @@ def seen(check: str, caches: ModuleType, serving: ModuleType) -> Exception | Non
 
 
 @pytest.mark.parametrize("mutant", OF_SHARING, ids=str)
-def test_a_check_fails_for(mutant: Mutant) -> None:
+def test_a_check_fails_for(mutant: Mutant, record_property: Record) -> None:
     engine: Engine = load_engine(mutant.changes)
     error = seen(mutant.seen_by, engine.caches, engine.serving)
     assert error is not None, f"{mutant.seen_by} does not see it"
     assert not isinstance(error, BROKEN_DIFFERENTLY), repr(error)
+    report_mutant(record_property, mutant.title, mutant.seen_by, "", "", "")
 
 
 @pytest.mark.parametrize("check", sorted({mutant.seen_by for mutant in OF_SHARING}))

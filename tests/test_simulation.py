@@ -170,6 +170,11 @@ def test_steps_that_tell_nothing_are_refused() -> None:
         calibrate(steps_that_cost(COST)[:7])
     with pytest.raises(ValueError, match="fitted to steps that took time"):
         fit([replace(step, end_s=0) for step in steps_that_cost(COST)])
+    for without_time in (0, 1):  # among those that are fitted, and among those that judge
+        steps = steps_that_cost(COST)
+        steps[without_time] = replace(steps[without_time], end_s=0)
+        with pytest.raises(ValueError, match="fitted to steps that took time"):
+            calibrate(steps)
     with pytest.raises(ValueError, match="fitted to steps that took time"):
         fit([])
     with pytest.raises(ValueError, match="0 s: measuring takes time"):

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -287,9 +288,10 @@ def test_a_size_is_read_exactly(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["80G", "80gb", "-1GB", "GB", "", "1e3", "1.0000001KB", "0.3B", "nan", "1_000", "٣GB", "9" * 19]
+    "text",
+    ["80G", "80gb", "-1GB", "GB", "", "1e3", "1.0000001KB", "0.3B", "nan", "1_000", "٣GB", "9" * 19, 80, None, b"1GB"],
 )
-def test_what_is_no_size_is_an_error(text: str) -> None:
+def test_what_is_no_size_is_an_error(text: Any) -> None:
     with pytest.raises(SizingError, match="memory"):
         parse_size(text, "memory")
 
@@ -335,4 +337,6 @@ def test_what_is_left_out_is_always_told() -> None:
     for what in ("weights", "Activations", "allocator", "block", "arithmetic", "bandwidth"):
         assert what in told
     assert "state" in " ".join(left_out(shape_of(FULL, LayerCache(Kind.STATE))))
-    assert f"{16 * 4096:,} B" in " ".join(left_out(shape_of(FULL, SLIDING), block=16))
+    for ranks in (1, 2):  # 2 KV heads, one for each of two ranks
+        told = left_out(shape_of(FULL, SLIDING), block=16, tensor_parallel=ranks)
+        assert f"{16 * 4096 // ranks:,} B" in " ".join(told)

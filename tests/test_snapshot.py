@@ -7,7 +7,7 @@ import torch
 from shapes import TOLERANCE, model_of
 from torch import Tensor
 
-from course_lib.caches import ContiguousCache, PagedCache, PrefixCache
+from course_lib.caches import ContiguousCache, ForgettingCache, PagedCache, PrefixCache, Window
 from course_lib.serving import Engine, Request, Sequence
 from course_lib.serving.snapshot import Cell, Snapshot, history, snapshot, take_step
 
@@ -150,6 +150,19 @@ def test_history_runs_to_the_end_and_leaves_the_engine_as_it_was() -> None:
     assert shots[0].said == "Nothing has been read yet." and shots[0].cells == (None,) * 48
     assert shots[0].waiting == ("Ada", "Bob", "Cem", "Dee", "Eve", "Fay")
     assert [sequence.tokens for sequence in sequences] == [s.tokens for s in run_of(contiguous())]
+
+
+def test_what_a_cache_has_forgotten_since_it_was_read_is_in_no_snapshot() -> None:
+    engine = Engine(MODEL, ForgettingCache(MODEL.config, 1, Window(4), torch.float64))
+    submitted(engine, [request("Ada", (1, 2, 3, 4, 5, 6, 7), 3)])
+    shots = history(engine)
+    assert [sorted(position for _, position, _ in shot.held()) for shot in shots] == [
+        [],
+        [3, 4, 5, 6],
+        [4, 5, 6, 7],
+        [],
+    ]
+    assert [len(shot.written) for shot in shots] == [0, 4, 1, 1]
 
 
 def run_of(engine: Engine) -> list[Sequence]:

@@ -94,6 +94,15 @@ def test_help_lists_every_command_in_a_line() -> None:
     assert sorted(listed) == sorted([*get_command(app).commands, "test"])  # type: ignore[attr-defined]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_help_that_does_not_fit_is_one_line(fresh: Course) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "start.py", "--help"]
+        done = subprocess.run(command, cwd=fresh.folder, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert ONE_LINE.fullmatch(done.stderr) and "No space left on device: make room" in done.stderr
+
+
 def test_reader_of_the_help_may_go_away(fresh: Course) -> None:
     process = fresh.popen("--help")
     assert process.stdout and process.stderr
@@ -203,14 +212,19 @@ def test_serve_installs_its_extra_and_keeps_that_of_the_tests(
 def test_changed_constraints_and_half_installed_packages_are_mended(
     ready: tuple[Course, subprocess.CompletedProcess[str]],
 ) -> None:
-    """A package whose installation was killed has a dist-info without INSTALLER, and pip alone believes in it."""
+    """A package whose installation was killed has a dist-info without INSTALLER, and pip alone believes in it. What it
+    moved aside to replace, with a `~` before the name, is there for ever.
+    """
     course, _ = ready
     assert course.installed("torch") == "1.0"
     (notes,) = (course.folder / ".venv").glob("[Ll]ib/**/checker-1.0.dist-info")
     (notes.parent / "checker.py").unlink()
     (notes / "INSTALLER").unlink()
+    (notes.parent / "~orch" / "lib").mkdir(parents=True)
+    (notes.parent / "~hecker.py").touch()
     (course.folder / "constraints.txt").write_text("torch==2.0\n")
     assert "Installing" in course.run("test").stderr
+    assert not list(notes.parent.glob("~*"))
     assert course.installed("torch") == "2.0"
     assert (notes.parent / "checker.py").exists()
 
@@ -314,6 +328,53 @@ def test_interrupted_install_leaves_no_process_and_a_second_run_continues(held: 
     third = held.run("doctor")
     assert "Making .venv" not in third.stderr, "the environment is kept, only what is missing is done"
     assert json.loads(third.stdout)["words"] == ["doctor"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+def test_closed_terminal_ends_the_install_and_one_that_is_killed_keeps_others_out(held: Course) -> None:
+    """Nobody can act on SIGKILL: pip goes on alone, and no second one may write to the same .venv."""
+    first = held.popen("doctor")
+    builder = int(wait_for(held.folder / "blocked"))
+    first.send_signal(signal.SIGHUP)
+    first.communicate(timeout=60)
+    assert first.returncode == 130 and not is_running(builder)
+
+    (held.folder / "blocked").unlink()
+    second = held.popen("doctor")
+    builder = int(wait_for(held.folder / "blocked"))
+    second.kill()
+    second.communicate(timeout=60)
+    assert is_running(builder)
+    third = held.run("doctor")
+    assert third.returncode == 1 and "another start.py is installing here" in third.stderr
+    assert is_running(builder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are made otherwise")
+@pytest.mark.parametrize("there", ["file", "link to a folder", "link to nothing"])
+def test_what_is_not_a_folder_of_ours_is_to_be_deleted(fresh: Course, there: str) -> None:
+    """Behind a link may be a whole disk, and to make .venv anew means to clear what is there."""
+    venv, other = fresh.folder / ".venv", fresh.folder.parent / "other"
+    if there == "file":
+        venv.write_text("x")
+    else:
+        venv.symlink_to(other)
+    if there == "link to a folder":
+        other.mkdir()
+        (other / "letter").write_text("x")
+    done = fresh.run("doctor")
+    assert done.returncode == 1 and ONE_LINE.fullmatch(done.stderr)
+    assert done.stderr.endswith("delete it, then run the same command again\n")
+    assert there != "link to a folder" or (other / "letter").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no name of a folder holds this system's separator")
+def test_folder_in_which_no_environment_can_lie_is_named(fresh: Course) -> None:
+    moved = Course(fresh.folder.parent / "a:b", fresh.wheels)
+    fresh.folder.rename(moved.folder)
+    done = moved.run("doctor")
+    assert done.returncode == 1
+    assert "a path with a ':' in it: move the course to a folder without it" in done.stderr
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from statistics import mean, median
 
 import pytest
 
+from course_lib.serving.prompt_text import prompt_text
 from course_lib.serving.workload import Lengths, mix
 
 MANY = 2000
@@ -20,8 +21,14 @@ def test_a_longer_mix_begins_as_a_shorter_one_does() -> None:
 def test_requests_have_names_seeds_and_tokens_of_their_own() -> None:
     requests = mix(40, 11)
     assert [request.name for request in requests] == [f"r{number}" for number in range(40)]
-    assert [request.seed for request in requests] == list(range(40))
+    assert len({request.seed for request in requests}) == 40
     assert {token for request in requests for token in request.prompt} == set(range(11))
+
+
+def test_another_seed_gives_a_server_other_words() -> None:
+    same_lengths = {"prompts": Lengths(60, 0, 60), "answers": Lengths(5, 0, 5)}
+    one, other = (list(map(prompt_text, mix(5, 50, **same_lengths, seed=seed))) for seed in (1, 2))
+    assert not set(one) & set(other)
 
 
 def test_half_are_below_the_median_and_a_few_are_much_longer() -> None:

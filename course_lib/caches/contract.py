@@ -146,6 +146,8 @@ class Cache(ABC):
         rows = tuple(range(len(counts))) if rows is None else tuple(whole(row, "a row") for row in rows)
         self.check(rows, counts, limit)
         self.check_room(rows, counts)
+        added = dict(zip(rows, counts, strict=True))
+        lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
         try:
             self.in_step = True
             step = self.open(rows, counts)
@@ -153,15 +155,13 @@ class Cache(ABC):
             yield step
             if step.written != self.n_layers:
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
+            self.keep(rows)
+            self.lengths = lengths  # with no call in between: Ctrl-C finds all of the step kept, or nothing
         except BaseException:
             self.abandon(rows)
             raise
         finally:
             self.in_step = False
-        added = dict(zip(rows, counts, strict=True))
-        lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
-        self.keep(rows)
-        self.lengths = lengths  # with no call in between: Ctrl-C finds all of the step kept, or nothing
 
     def check(self, rows: tuple[int, ...], counts: tuple[int, ...], limit: int | None) -> None:
         """Raise ValueError unless `rows` and `counts` describe a step that this cache can be asked for."""
@@ -257,7 +257,7 @@ class Cache(ABC):
         """The step over these rows closed well: what it wrote stays. Lengths advance right after."""
 
     def abandon(self, rows: tuple[int, ...]) -> None:
-        """The step over these rows failed, perhaps while it was opened: all that it took is given back."""
+        """The step over these rows failed, perhaps while it opened or closed: all that it took is given back."""
         for row in rows:
             self.free(row, self.lengths[row])
 
@@ -304,7 +304,7 @@ class Cache(ABC):
 
 
 class NoCache(Cache):
-    """What `cache=None` means: a step that starts at position 0, attends to its own tokens, and keeps nothing."""
+    """What `cache=None` means: one step, which starts at position 0, attends to its own tokens, and keeps nothing."""
 
     reserved_bytes = used_bytes = longest = slots = 0
     line = 1
@@ -314,7 +314,10 @@ class NoCache(Cache):
         self.device = device
 
     def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
-        pass
+        for row in rows:
+            if self.lengths[row]:
+                said = f"row {row} has read {self.lengths[row]} tokens, and NoCache keeps none"
+                raise ValueError(f"{said}: pass another cache, or None and the whole text")
 
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
         return OwnTokensOnly(self.n_layers, counts, self.device)

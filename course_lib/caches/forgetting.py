@@ -63,7 +63,9 @@ class ForgettingCache(WritesAtClose):
         return held.masked_fill(held >= lengths[:, None], -1)
 
     def next_position(self, row: int) -> int:
-        """With `renumber`, behind those that are held: a text may be longer than the model knows positions."""
+        """With `renumber`, behind those that are held: read piece by piece, a text may be longer than the model knows
+        positions, though `generate` and `Engine` refuse it.
+        """
         return int((self.positions([row]) >= 0).sum()) if self.renumber else self.lengths[row]
 
     def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:

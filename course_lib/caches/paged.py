@@ -51,8 +51,29 @@ class PagedCache(Cache):
         self.clear(blocks, 0)
         self.tables: tuple[tuple[int, ...], ...] = ((),) * self.rows  # rebound, never changed in place
         self.planned: dict[int, tuple[int, ...]] = {}  # in a step: the tables that rows will have if it closes well
-        self.taken: list[int] = []  # in a step: the blocks that go back if it does not
+        self.torn = False  # while tables, lengths and references change; if that stays, it was interrupted
         self.clean: set[int] = set()  # held blocks whose slots that no row has filled are known to hold zeros
+
+    # --- Ctrl-C
+
+    def check_idle(self) -> None:
+        super().check_idle()
+        if self.torn:
+            self.mend()
+
+    def mend(self) -> None:
+        """After an interrupt, or a step that failed: make tables and references fit the lengths again.
+
+        No length changes. None ever says more than its table holds, since a row that shrinks loses tokens before
+        blocks, and one that grows gets blocks before tokens.
+        """
+        self.planned, self.clean = {}, set()
+        self.tables = tuple(table[: self.blocks_for(n)] for table, n in zip(self.tables, self.lengths, strict=True))
+        self.pool.recount(block for table in self.tables for block in table)
+        self.torn = False
+
+    def blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
 
     # --- A step
 
@@ -72,6 +93,7 @@ class PagedCache(Cache):
         return partly_filled and self.pool.references[self.tables[row][-1]] > 1
 
     def open(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> Step:
+        self.torn = True
         for row, count in zip(rows, counts, strict=True):
             if self.lengths[row] % self.block_size:
                 self.clean_tail(self.tables[row][-1])
@@ -105,7 +127,6 @@ class PagedCache(Cache):
     def take(self, table: list[int]) -> int:
         """Add a free block to a table, filled with zeros: whatever it held, 0 times that must be 0."""
         block = self.pool.take(after=table[-1] if table else None)
-        self.taken.append(block)
         self.clear(block, 0)
         self.clean.add(block)
         table.append(block)
@@ -127,33 +148,33 @@ class PagedCache(Cache):
         return max((min(self.lengths[row] - place * self.block_size, self.block_size) for row, place in places))
 
     def keep(self, rows: tuple[int, ...]) -> None:
-        before, self.planned, self.taken = self.planned, {}, []
-        replaced = [table[-1] for row, new in before.items() if (table := self.tables[row]) and table[-1] not in new]
-        self.tables = tuple(before.get(row, table) for row, table in enumerate(self.tables))
+        planned = self.planned
+        replaced = [table[-1] for row, new in planned.items() if (table := self.tables[row]) and table[-1] not in new]
+        self.tables = tuple(planned.get(row, table) for row, table in enumerate(self.tables))
         self.clean.difference_update(replaced)  # what only this row had filled of it is nobody's now
         for block in replaced:  # the row has a copy of its own now
             self.pool.give_back(block)
+        self.planned = {}
+        self.torn = False
 
     def abandon(self, rows: tuple[int, ...]) -> None:
-        taken, self.planned, self.taken = self.taken, {}, []
-        for block in reversed(taken):
-            self.pool.give_back(block)
-        self.clean.difference_update(table[-1] for row in rows if (table := self.tables[row]))
+        self.mend()
 
     # --- Rows
 
     def free(self, row: int, kept: int) -> None:
-        table, blocks = self.tables[row], -(-kept // self.block_size)
+        self.torn = True
+        self.set_length(row, kept)  # tokens before blocks: see `mend`
+        table, blocks = self.tables[row], self.blocks_for(kept)
         self.set_table(row, table[:blocks])
         self.clean.difference_update(table[kept // self.block_size :])
         for block in reversed(table[blocks:]):  # the end of a text is of use to fewer than its beginning: it goes first
             self.pool.give_back(block)
+        self.torn = False
 
     def copy(self, source: int, target: int) -> None:
         """No key is copied: both rows refer to the same blocks, until one of them writes."""
-        for block in self.tables[source]:
-            self.pool.share(block)
-        self.set_table(target, self.tables[source])
+        self.hand_over(self.tables[source], target, self.lengths[source])
 
     def adopt(self, row: int, blocks: tuple[int, ...]) -> None:
         """Let an empty row begin with full blocks that others hold, or that are kept. See `prefix.py`."""
@@ -163,10 +184,16 @@ class PagedCache(Cache):
             raise ValueError(f"row {row} holds {self.lengths[row]} tokens: release it first")
         for block in blocks:
             self.pool.check_held(block)
+        self.hand_over(blocks, row, len(blocks) * self.block_size)
+
+    def hand_over(self, blocks: tuple[int, ...], row: int, length: int) -> None:
+        """Let an empty row refer to blocks that hold its first `length` tokens."""
+        self.torn = True
         for block in blocks:
             self.pool.share(block)
         self.set_table(row, blocks)
-        self.set_length(row, len(blocks) * self.block_size)
+        self.set_length(row, length)
+        self.torn = False
 
     def set_table(self, row: int, table: tuple[int, ...]) -> None:
         self.tables = (*self.tables[:row], table, *self.tables[row + 1 :])

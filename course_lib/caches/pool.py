@@ -3,13 +3,14 @@
 The one idea: a block is free when no row refers to it, and only then. Some free blocks are worth keeping as long as
 there are others, since a later prompt may find what they hold (see `prefix.py`); the one not needed for longest goes
 first. Numbers only: nothing here knows what a block holds. Ctrl-C arrives where a call ends, so what belongs together
-stands together with no call in between: no block is lost, and none has two owners.
+stands together with no call in between: a block is held or free after it, and never both. Whether it is held by those
+whose tables name it, only their cache can say: `recount`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from course_lib.caches.contract import whole
 
@@ -84,3 +85,14 @@ class BlockPool:
         if block in self.kept:
             del self.kept[block]
             self.blank[block] = None
+
+    def recount(self, held: Iterable[int]) -> None:
+        """From now on exactly these blocks are held, each by as many rows as it is named times."""
+        references = [0] * len(self.references)
+        for block in held:
+            references[block] += 1
+        in_order = dict.fromkeys((*self.kept, *self.blank, *range(len(references))))
+        free = [block for block in in_order if not references[block]]
+        self.references = references
+        self.kept = OrderedDict.fromkeys(block for block in free if block in self.findable)
+        self.blank = OrderedDict.fromkeys(block for block in free if block not in self.findable)

@@ -130,9 +130,14 @@ class PrefixCache:
         """The tokens of each full block, as plain numbers: a tensor's elements would change with the tensor."""
         size = self.cache.block_size
         plain = [whole(token, "a token") for token in tokens]
+        for token in plain:
+            if not 0 <= token < 2**63:
+                raise ValueError(f"a token must be a number from 0 to 2^63 - 1, not {token}")
         return [tuple(plain[end - size : end]) for end in range(size, len(plain) + 1, size)]
 
     def root(self, salt: str) -> bytes:
+        if not isinstance(salt, str):
+            raise ValueError(f"the salt must be a text, not {salt!r}")
         return self.digest(salt.encode())
 
     def chain(self, before: bytes, piece: tuple[int, ...]) -> bytes:

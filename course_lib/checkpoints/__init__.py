@@ -94,7 +94,7 @@ def _find(place: str | os.PathLike[str]) -> tuple[str, Path]:
     try:
         path = Path(place).expanduser()
         name = path.stem if path.suffix == ".gguf" else path.resolve().name
-        path.is_dir()  # raises where a folder on the way cannot be entered
+        (path / "config.json").is_file()  # raises where the folder, or one on the way, cannot be entered
     except (OSError, RuntimeError, TypeError, ValueError) as error:  # an unknown user, a loop of links, a zero byte
         raise CheckpointError(
             f"{os.fspath(place)!r} cannot be a path here: {error}. Name a .gguf file or a Hugging Face folder."

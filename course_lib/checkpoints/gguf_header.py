@@ -203,7 +203,8 @@ def _scalar(cursor: _Cursor, key: str, dtype: str) -> int | float | bool:
 
 def _read_tensor_table(cursor: _Cursor, count: int, metadata: dict[str, Any]) -> dict[str, TensorEntry]:
     alignment = metadata.get("general.alignment", 32)
-    if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
+    is_int = isinstance(alignment, int) and not isinstance(alignment, bool)
+    if not is_int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
         raise cursor.fail(f"general.alignment is {alignment!r}, not a power of two")
     listed = []
     for _ in range(count):
@@ -233,4 +234,9 @@ def _read_tensor_table(cursor: _Cursor, count: int, metadata: dict[str, Any]) ->
             )
         end = start + offset + n_bytes
         entries[name] = TensorEntry(name, shape, kind, start + offset, n_bytes)
+    if cursor.size > -(-end // alignment) * alignment:
+        raise CheckpointError(
+            f"{cursor.path}: the last tensor ends at byte {end:,}, the file has {cursor.size:,}: what stands behind it "
+            "belongs to no tensor. The file is damaged; get it again."
+        )
     return entries

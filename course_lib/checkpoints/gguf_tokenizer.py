@@ -135,7 +135,9 @@ def _sentencepiece(header: GGUFHeader, tokens: Sequence[str]) -> tokenizers.Toke
 def _bpe(header: GGUFHeader, tokens: Sequence[str], merges: list[tuple[str, str]], **options: Any) -> models.BPE:
     try:
         return models.BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=merges, **options)
-    except Exception as error:  # the library raises bare Exceptions, for example for a merge of unknown tokens
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a bare Exception for a merge of unknown tokens, and its panics are BaseExceptions
         raise CheckpointError(f"{header.path}: tokens and merges make no tokenizer: {error}") from error
 
 

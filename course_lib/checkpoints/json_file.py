@@ -4,14 +4,13 @@ The one idea: a configuration that can be read in two ways is an error. Standard
 keys, accept NaN, and know true as 1; here each of these raises a CheckpointError that names file and field.
 """
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from course_lib.checkpoints.errors import CheckpointError
+from course_lib.strict_json import strict_json
 
 LARGEST = 512 << 20  # bytes; the largest tokenizer.json in use has about 35 MB
 
@@ -22,23 +21,12 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises CheckpointError if it is absent, too large, not JSON, not an object, names a key twice or holds NaN or
     infinity.
     """
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(items)
-        if len(made) != len(items):
-            key, times = Counter(key for key, _ in items).most_common(1)[0]
-            raise ValueError(f"the key {key!r} appears {times} times")
-        return made
-
-    def constant(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not a JSON number")
-
     try:
         if not path.is_file():
             raise CheckpointError(f"{path.parent} has no file {path.name}")
         if path.stat().st_size > LARGEST:
             raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; more than {LARGEST:,} is not believed")
-        value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=pairs, parse_constant=constant)
+        value = strict_json(path.read_text(encoding="utf-8"))
     except CheckpointError:
         raise
     except (OSError, ValueError, RecursionError) as error:

@@ -4,6 +4,7 @@ The one idea: a command returns its exit status or raises, and everything else a
 done, 1 the work found something wrong, 2 the call was wrong, 130 stopped by Ctrl-C.
 """
 
+import errno
 import sys
 from typing import Annotated, Any
 
@@ -25,7 +26,8 @@ class Course(TyperGroup):
         except CommandError as error:
             status = _fault(str(error), error.status)
         except OSError as error:
-            status = _fault(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), WRONG)
+            remedy = " (make room, or name a place on another disk)" if error.errno == errno.ENOSPC else ""
+            status = _fault(f"{error.filename or ''}: {error.strerror or error}".lstrip(": ") + remedy, WRONG)
         except typer.Abort:
             status = STOPPED
         except Exception as error:
@@ -83,4 +85,4 @@ Notebooks = Annotated[
     list[str] | None,
     typer.Argument(metavar="NOTEBOOK", help="Files, folders, or how names begin (02).", show_default="all"),
 ]
-Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The longest that one cell may take.")]
+Timeout = Annotated[int, typer.Option(min=1, max=86_400, metavar="SECONDS", help="The longest that one cell may take.")]

@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 from rich.table import Table
+from rich.text import Text
 
 import course_lib
 from course_lib.commands.kernels import KERNEL, NotebookProblem, execute, read_notebook, runs
@@ -35,7 +36,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_NOTES = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"eXIf")
 OF_THIS_MACHINE = re.compile(
     r"(?<![\w.~/:-])/(?:home|Users|root|tmp|private|mnt|media|srv|var/folders)/\S+"
-    r"|\b[A-Za-z]:\\Users\\\S+|\S*[\\/]site-packages[\\/]\S*|<[^<>]* at 0x[0-9a-fA-F]{6,}>"
+    r"|\b[A-Za-z]:\\Users\\\S+|(?<!\S)\S*[\\/]site-packages[\\/]\S*|<[^<>]* at 0x[0-9a-fA-F]{6,}>"
 )
 
 
@@ -61,7 +62,7 @@ def build_notebooks(paths: list[Path], timeout_s: float, check: bool, fresh: boo
         table.add_column("time (s)", justify="right")
     for row in rows:
         time = [] if check else [f"{row['time_s']:.1f}"]
-        table.add_row(Path(str(row["notebook"])).stem, verdict(row), *time)
+        table.add_row(Text(Path(str(row["notebook"])).stem), verdict(row), *time)
     failed = sum(row["result"] == "failed" for row in rows)
     deliver({"notebooks": rows, "failed": failed}, with_errors(table, rows), json_target)
     return WRONG if failed else DONE
@@ -235,7 +236,7 @@ def _without_folders(line: str) -> str:
     root = str(Path(course_lib.__file__).parents[1])
     for base in (root, root.replace(str(Path.home()), "~", 1)):
         line = line.replace(base + "/", "").replace(base + "\\", "")
-    return re.sub(r"[^\s\x1b]*[\\/]site-packages[\\/]", "", line)
+    return re.sub(r"(?<![^\s\x1b])[^\s\x1b]*[\\/]site-packages[\\/]", "", line)
 
 
 def _text(output: NotebookNode) -> str:

@@ -5,6 +5,7 @@ each dtype, starts a kernel, writes a file.
 """
 
 import importlib.metadata
+import os
 import platform
 import re
 import shutil
@@ -19,8 +20,8 @@ import psutil
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.commands.output import DONE, WRONG, deliver, program
-from course_lib.commands.places import checkout, short, work_folder
+from course_lib.commands.output import DONE, WRONG, CommandError, deliver, program
+from course_lib.commands.places import at_home, checkout, short, work_folder
 from course_lib.progress.faults import Fault
 from course_lib.progress.store import data_folder, store
 
@@ -73,10 +74,13 @@ def all_checks() -> Iterator[Check]:
         python, packages, torch_build, dtypes, weights, memory, disk, jupyterlab, kernel, browser, bubblewrap,
         cache_writable, data_writable, work_writable,
     ):  # fmt: skip
+        name = make.__name__.replace("_writable", " folder")
         try:
             yield make()
+        except CommandError as error:  # a variable that names no folder
+            yield Check(name, PROBLEM, str(error.args[0]), error.remedy)
         except Exception as error:  # a broken installation can raise anything
-            yield Check(make.__name__, PROBLEM, f"{type(error).__name__}: {str(error).strip()[:200]}", INSTALL)
+            yield Check(name, PROBLEM, f"{type(error).__name__}: {str(error).strip()[:200]}", INSTALL)
 
 
 def python() -> Check:
@@ -137,6 +141,7 @@ def dtypes() -> Check:
 def weights() -> Check:
     from course_lib.checkpoints import MODELS, cache_folder, fetched
 
+    check_variable("COURSE_CACHE")
     path = fetched("smollm2")
     if path is not None:
         return Check("weights", OK, f"{short(path)}, {path.stat().st_size / 1e6:.0f} MB, hash right")
@@ -161,6 +166,7 @@ def memory() -> Check:
 def disk() -> Check:
     from course_lib.checkpoints import cache_folder
 
+    check_variable("COURSE_CACHE")
     free = shutil.disk_usage(_nearest(cache_folder())).free
     value = f"{free / 1e9:.1f} GB free for weights"
     if free < DISK_NEEDED:
@@ -214,11 +220,13 @@ def bubblewrap() -> Check:
 def cache_writable() -> Check:
     from course_lib.checkpoints import cache_folder
 
+    check_variable("COURSE_CACHE")
     return _writable("cache folder", cache_folder(), "COURSE_CACHE")
 
 
 def data_writable() -> Check:
     """The folder of the learner's progress and, once there is some, whether it is sound and can be added to."""
+    check_variable("COURSE_DATA")
     place = _writable("data folder", data_folder(), "COURSE_DATA")
     if place.state != OK:
         return place
@@ -240,7 +248,16 @@ def work_writable() -> Check:
     root = checkout()
     if root is None:
         return Check("work folder", WARNING, "no notebooks here", "get the whole course to open its notebooks")
+    check_variable("COURSE_WORK")
     return _writable("work folder", work_folder(root), "COURSE_WORK")
+
+
+def check_variable(name: str) -> None:
+    """Raise CommandError if a variable that names a folder begins with the home of a user who is not here."""
+    try:
+        at_home(os.environ.get(name, ""))
+    except CommandError as error:
+        raise CommandError(f"{name}={error.args[0]}", f"{error.remedy} into {name}, or unset it") from None
 
 
 def _writable(name: str, folder: Path, variable: str) -> Check:

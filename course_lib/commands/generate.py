@@ -6,13 +6,14 @@ done by `course_lib.generation`; here are only the words around it.
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from course_lib.commands.output import BAD_CALL, DONE, CommandError, check_target, deliver, program, say
+from course_lib.commands.places import at_home
 
 if TYPE_CHECKING:  # torch takes a second to import: it is imported when it is needed
     from course_lib.checkpoints import Checkpoint
@@ -81,8 +82,8 @@ def generate_text(request: Request) -> int:
     timing = Timing(0.0, tuple(times), len(prompt))
     data: dict[str, object] = {
         "model": checkpoint.name,
-        "dtype": request.dtype,
-        "device": request.device,
+        "dtype": str(checkpoint.model.dtype).removeprefix("torch."),
+        "device": checkpoint.model.device.type,
         "cache": request.cache,
         "temperature": request.temperature,
         "seed": request.seed,
@@ -158,7 +159,7 @@ def _load(request: Request) -> "Checkpoint":
 
     from course_lib.checkpoints import MODELS, CheckpointError, fetch, load
 
-    if request.model not in MODELS and not Path(request.model).expanduser().exists():
+    if request.model not in MODELS and not at_home(request.model).exists():
         known = f"known are {', '.join(MODELS)}, a .gguf file, a Hugging Face folder"
         raise CommandError(f"there is no model {request.model}", known, BAD_CALL)
     if request.device == "cuda" and not torch.cuda.is_available():
@@ -166,7 +167,7 @@ def _load(request: Request) -> "Checkpoint":
     try:
         if request.model in MODELS:
             fetch(request.model)  # by itself, since a download shows its own progress
-        with Console(stderr=True).status(f"loading {request.model} ..."):
+        with Console(stderr=True).status(Text(f"loading {request.model} ...")):
             return load(request.model, getattr(torch, request.dtype), request.device)
     except CheckpointError as error:
         raise CommandError(str(error)) from error

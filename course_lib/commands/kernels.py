@@ -9,13 +9,13 @@ import contextlib
 import json
 import logging
 import os
-import re
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -122,6 +122,7 @@ def execute(
                         on_cell(number, total)
                         number += 1
                         client.execute_cell(cell, index, execution_count=number)
+                        join_streams(cell)
                 on_cell(total, total)
         except (KeyboardInterrupt, SystemExit):
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it would complain of the tasks cut off here
@@ -141,6 +142,34 @@ def clear_outputs(notebook: NotebookNode) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+
+
+def join_streams(cell: NotebookNode) -> None:
+    """Make all that a cell wrote to a stream one output, where its first piece was, standard output first. Of a line
+    that was written over (`\\r`, as progress bars do), only the last is left.
+
+    nbclient can do this, but in a time that grows with the square of the length of a line.
+    """
+    pieces: dict[str, list[str]] = {}
+    kept = []
+    for output in cell.outputs:
+        if output.output_type != "stream" or output.name not in pieces:
+            kept.append(output)
+        if output.output_type == "stream":
+            pieces.setdefault(output.name, []).append(output.text)
+    for output in kept:
+        if output.output_type == "stream":
+            output.text = "\n".join(map(_last_written, "".join(pieces[output.name]).split("\n")))
+    for place, pair in enumerate(pairwise(kept)):
+        if [output.get("name") for output in pair] == ["stderr", "stdout"]:
+            kept[place : place + 2] = reversed(pair)
+            break
+    cell.outputs = kept
+
+
+def _last_written(line: str) -> str:
+    text = line.rstrip("\r")
+    return text.rpartition("\r")[2] + line[len(text) :]
 
 
 class PeakMemory:
@@ -189,7 +218,6 @@ def _kernel(notebook: NotebookNode, folder: Path, log: Path, timeout_s: float) -
         notebook,
         km=manager,
         timeout=max(1, round(timeout_s)),
-        coalesce_streams=True,
         record_timing=False,
         store_widget_state=False,
         log=QUIET,
@@ -220,7 +248,7 @@ def _explain(problem: Exception, timeout_s: float, log: Path) -> str:
     if isinstance(problem, CellTimeoutError):
         return f"the cell took longer than {timeout_s:g} s (--timeout allows more)"
     said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    reason = _first_line(re.sub(r".*\bWARNING\b.*", "", said))
+    reason = _first_line("\n".join(line for line in said.splitlines() if "WARNING" not in line))
     if isinstance(problem, DeadKernelError):
         return f"the kernel died: {reason or 'often the memory was used up'}"
     return f"the kernel did not start: {reason or _first_line(str(problem))}"

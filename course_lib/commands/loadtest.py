@@ -29,6 +29,7 @@ from course_lib.commands.output import (
     say,
     write_whole,
 )  # fmt: skip
+from course_lib.commands.places import at_home
 
 if TYPE_CHECKING:  # torch takes a second to import: it is imported when it is needed
     from course_lib.serving import Arrival
@@ -105,9 +106,11 @@ def load_test(question: Question, json_target: str | None) -> int:
     if not report.log.requests:
         say("nothing was measured yet")
         return STOPPED
-    deliver(report.as_dict(targets), table(report, targets), json_target)
-    if question.figure is not None:
-        draw(report, Path(question.figure))
+    try:
+        deliver(report.as_dict(targets), table(report, targets), json_target)
+    finally:
+        if question.figure is not None:
+            draw(report, Path(question.figure))
     if report.partial:
         return STOPPED
     return WRONG if report.faults else DONE
@@ -160,7 +163,10 @@ def counter(place: str | None) -> Any:
     from course_lib.checkpoints.gguf_header import read_header
     from course_lib.checkpoints.gguf_tokenizer import gguf_tokenizer
 
-    path = fetch(place) if place in MODELS else Path(place).expanduser()
+    try:
+        path = fetch(place) if place in MODELS else at_home(place)
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
     try:
         tokenizer = folder_tokenizer(path) if path.is_dir() else gguf_tokenizer(read_header(path))
     except CheckpointError as error:
@@ -187,8 +193,7 @@ def check_figure(target: str | None) -> None:
         return
     if Path(target).suffix.lower() not in FORMATS:
         raise CommandError(f"a figure cannot be written as {target}", "name a .png or .svg file", BAD_CALL)
-    if Path(target).is_dir() or not Path(target).parent.is_dir():
-        raise CommandError(f"cannot write a figure to {target}", "name a file in a folder that exists", BAD_CALL)
+    check_target(target, "a figure", "name a file in a folder that exists")
 
 
 def draw(report: "Report", target: Path) -> None:

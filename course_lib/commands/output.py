@@ -41,21 +41,22 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def check_target(target: str | None) -> None:
-    """Raise CommandError unless JSON can be written to `target` (None: not asked for, "-": standard output).
+def check_target(target: str | None, what: str = "JSON", remedy: str = "name a file, or - for standard output") -> None:
+    """Raise CommandError unless `what` can be written to `target` (None: not asked for, "-": standard output).
 
     Asked before the work begins: minutes of it should not be lost to a misspelt folder.
     """
     if target in (None, "-"):
         return
-    path = Path(target)
+    path = place_of(target)
     if path.is_dir() or not path.parent.is_dir():
         reason = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise CommandError(
-            f"cannot write JSON to {target}: {reason}", "name a file, or - for standard output", BAD_CALL
-        )
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise CommandError(f"cannot write JSON to {target}: no permission", "name another file", BAD_CALL)
+        raise CommandError(f"cannot write {what} to {target}: {reason}", remedy, BAD_CALL)
+    written = [path] if path.exists() else []
+    if not is_device(path):  # a file is written anew beside the old one: see write_whole
+        written.append(path.parent)
+    if not all(os.access(each, os.W_OK) for each in written):
+        raise CommandError(f"cannot write {what} to {target}: no permission", "name another file", BAD_CALL)
 
 
 def deliver(data: dict[str, object], shown: RenderableType, target: str | None) -> None:
@@ -66,9 +67,11 @@ def deliver(data: dict[str, object], shown: RenderableType, target: str | None) 
         )  # in ASCII: whatever the encoding of a pipe, nothing is lost
         sys.stdout.flush()
         return
-    if target is not None:  # first: what was measured is kept, also if nobody reads what is printed
-        write_whole(Path(target), (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
-    Console(highlight=False).print(shown)
+    try:
+        if target is not None:  # first: what was measured is kept, also if nobody reads what is printed
+            write_whole(Path(target), (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+    finally:  # and shown, also if it cannot be written
+        Console(highlight=False).print(shown)
 
 
 def add_lists(page: Table, lists: Mapping[str, Sequence[str]]) -> None:
@@ -81,12 +84,23 @@ def add_lists(page: Table, lists: Mapping[str, Sequence[str]]) -> None:
             page.add_row(Text(f"- {sentence}"))
 
 
+def is_device(path: Path) -> bool:
+    """Whether a pipe or a device is there: that is written to, never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def place_of(target: str | Path) -> Path:
+    """The file that `target` means: what a link points to. A pipe has a name (/dev/stdout), but lies nowhere."""
+    path = Path(target)
+    return path if is_device(path) else Path(os.path.realpath(path))
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Put `data` at `path` whole or not at all, whatever interrupts. A link stays a link, permissions stay."""
-    path = path.resolve()
+    path = place_of(path)
     temporary = path.with_name(TEMPORARY + secrets.token_hex(4))
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device is written to, never replaced
+        if is_device(path):
             path.write_bytes(data)
             return
         with temporary.open("xb") as file:

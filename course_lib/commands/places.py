@@ -35,13 +35,23 @@ def needed_checkout() -> Path:
 def work_folder(root: Path, chosen: Path | None = None) -> Path:
     """Where a learner's copies lie: `chosen`, the folder in the variable COURSE_WORK, else work/ in the checkout."""
     named = chosen or os.environ.get("COURSE_WORK")
-    folder = Path(named).expanduser().absolute() if named else root / "work"
-    originals_in = [root / name for name in FOLDERS if folder.is_relative_to(root / name)]
-    if folder == root or originals_in:
+    folder = at_home(named).absolute() if named else root / "work"
+    real, *originals_in = (Path(os.path.realpath(path)) for path in (folder, *(root / name for name in FOLDERS)))
+    if real == Path(os.path.realpath(root)) or any(map(real.is_relative_to, originals_in)):
         raise CommandError(
-            f"your copies cannot lie in {folder}: the originals do", "name another folder with --work or in COURSE_WORK"
+            f"your copies cannot lie in {folder}: the originals do",
+            "name another folder with --work or in COURSE_WORK",
+            BAD_CALL,
         )
     return folder
+
+
+def at_home(word: str | Path) -> Path:
+    """The path that `word` means, where `~` is the user's home and `~name` that of another. Raises CommandError."""
+    try:
+        return Path(word).expanduser()
+    except RuntimeError as error:
+        raise CommandError(f"{word}: {str(error).rstrip('.')}", "write the whole path", BAD_CALL) from None
 
 
 def short(path: Path) -> str:
@@ -110,7 +120,7 @@ def find_notebooks(words: list[str]) -> list[Path]:
         words = [str(needed_checkout() / "notebooks")]
     found: list[Path] = []
     for word in words:
-        path, root = Path(word).expanduser(), checkout()
+        path, root = at_home(word), checkout()
         if path.is_dir():
             inside = sorted(filter(is_notebook, path.absolute().glob("*.ipynb")))
             if not inside:

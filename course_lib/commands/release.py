@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from course_lib.commands.build import serialised
 from course_lib.commands.kernels import NotebookProblem, read_notebook
@@ -54,7 +55,7 @@ def table(rows: list[Row]) -> Table:
     for row in rows:
         counts = (row.get(column) for column in ("tasks", "questions", "points", "minutes"))
         shown = ("-" if count is None else f"{count:g}" for count in counts)
-        made.add_row(str(row["notebook"]), *shown, verdict(row))
+        made.add_row(Text(str(row["notebook"])), *shown, verdict(row))
     return made
 
 

@@ -36,7 +36,7 @@ def run_notebooks(paths: list[Path], timeout_s: float, json_target: str | None) 
     for row in rows:
         memory = row["peak_memory_mb"]
         table.add_row(
-            Path(str(row["notebook"])).stem,
+            Text(Path(str(row["notebook"])).stem),
             verdict(row),
             f"{row['time_s']:.1f}",
             f"{memory:.0f}" if memory else "-",
@@ -66,7 +66,8 @@ def run_one(path: Path, timeout_s: float, on_cell: OnCell) -> dict[str, object]:
 def progress() -> Iterator[Callable[[str], OnCell]]:
     """A bar on the terminal, one for all notebooks: call what this gives with a name, and the result for every cell."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), "cells", TimeElapsedColumn())
+    name_of = TextColumn("{task.description}", markup=False)
+    columns = (name_of, BarColumn(24), MofNCompleteColumn(), "cells", TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
 

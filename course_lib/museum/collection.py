@@ -46,7 +46,7 @@ EXHIBITS = (
         wrong="position = [self.lengths[rows[0]] for _ in rows]",
         mend="position = [self.lengths[row] for row in rows]",
         seen_in="TransformerLens PR 777",
-        tells="where: keys of layer 0 differ while its values are right, from the first token of decode on",
+        tells="where: keys of layer 0 differ while its values are right, at tokens of decode only",
     ),
     Exhibit(
         name="long-question",
@@ -145,7 +145,8 @@ EXHIBITS = (
         wrong="held = self.lengths[source] - 1",
         mend="held = self.lengths[source]",
         seen_in="vLLM issue 43894 (what a row held before shows after rows were moved)",
-        tells="with_other_neighbours: the content of others reaches logits; where: output of layer 0, in a moved row",
+        tells="with_other_neighbours: the content of others reaches logits; "
+        "where: the output, mostly of layer 0, in a moved row",
     ),
     Exhibit(
         name="reader",

@@ -7,13 +7,12 @@ anything is saved, and its events are merged by their ids, so importing twice is
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn
 
 from course_lib.progress.event import OF_THE_COURSE, Event, now, problem_of, time_text
 from course_lib.progress.store import Store, visible
+from course_lib.strict_json import strict_json
 
 FORMAT, VERSION = "kv-cache-course progress", 1
 LARGEST = 16_000_000  # bytes of an import; an event has about 300, a whole course a few hundred thousand
@@ -92,7 +91,7 @@ def parse(text: bytes) -> list[Event]:
     if len(text) > LARGEST:
         raise BadImport(f"it has more than {LARGEST:,} bytes, the most that an export may have")
     try:
-        whole = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant)
+        whole = strict_json(text.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise BadImport(f"it is no UTF-8 text (byte {error.start})") from None
     except RecursionError:
@@ -124,18 +123,6 @@ def _event(entry: object, number: int) -> Event:
     if problem := problem_of(entry):
         raise BadImport(f"entry {number}: {problem}")
     return Event(**entry)
-
-
-def _pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(items)
-    if len(made) != len(items):
-        ((twice, _),) = Counter(key for key, _ in items).most_common(1)
-        raise ValueError(f"the key {_shown(twice)} stands there more than once")
-    return made
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")
 
 
 def _shown(value: object) -> str:

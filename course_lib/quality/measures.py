@@ -114,7 +114,7 @@ def nll(logits: Tensor, tokens: Tensor) -> Tensor:
     check_finite(logits, "logits")
     if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < logits.shape[-1]:
         raise ValueError(f"tokens from {int(tokens.min())} to {int(tokens.max())}, but {logits.shape[-1]} logits each")
-    return -logits.double().log_softmax(-1).gather(-1, tokens.long()[..., None])[..., 0]
+    return -logits.double().log_softmax(-1).gather(-1, tokens.to(logits.device).long()[..., None])[..., 0]
 
 
 def same_choice(reference: Tensor, changed: Tensor) -> Tensor:
@@ -206,6 +206,7 @@ def read(
     """
     if tokens.dim() != 2:
         raise ValueError(f"texts are [rows, T], not {list(tokens.shape)}: one text alone is a batch of one row")
+    tokens = tokens.to(model.device)
     if cache_of is None:
         return model(tokens)
     if not 1 <= whole(prompt, "the prompt's length") <= tokens.shape[1] or whole(chunk, "the chunk") < 1:

@@ -208,12 +208,10 @@ def by_load(
     cache_of: CacheOf | None = None,
     *,
     task: Recall = TASK,
-    queries: int = 16,
     rows: int = 32,
-    seed: int = 0,
 ) -> dict[int, Answers]:
-    """The answers to texts with so many pairs, for each of the loads."""
-    return {load: ask(model, task.questions(load, min(queries, load), rows, seed), cache_of) for load in loads}
+    """The answers to texts with so many pairs, each asked for up to 16 of them, for each of the loads."""
+    return {load: ask(model, task.questions(load, min(16, load), rows, seed=0), cache_of) for load in loads}
 
 
 def load(kind: str | os.PathLike[str] = "gqa") -> Transformer:

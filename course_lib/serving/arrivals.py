@@ -27,17 +27,6 @@ def poisson(requests: Sequence[Request], rate_per_s: float, seed: int = 0) -> li
     return arrive(requests, accumulate(gap / rate for gap in unit_gaps(seed)))
 
 
-def on_off(requests: Sequence[Request], rate_per_s: float, on_s: float, off_s: float, seed: int = 0) -> list[Arrival]:
-    """Busy and quiet times in turns: a Poisson process of `rate_per_s` for `on_s` seconds, then nothing for `off_s`.
-
-    Over a whole number of turns the mean rate is rate_per_s · on_s / (on_s + off_s). ValueError for what is no time.
-    """
-    rate, on = real(rate_per_s, "the rate", above=0), real(on_s, "on_s", above=0)
-    off = real(off_s, "off_s", least=0)
-    busy = accumulate(gap / rate for gap in unit_gaps(seed))  # the time as one would count it without the quiet times
-    return arrive(requests, (time + time // on * off for time in busy))
-
-
 def bursts(requests: Sequence[Request], size: int, every_s: float) -> list[Arrival]:
     """`size` requests at one moment, again every `every_s` seconds, from 0 s on: a class that starts its exercise.
 

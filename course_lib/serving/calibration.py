@@ -45,13 +45,16 @@ class Calibration:
 
 
 def calibrate(steps: Sequence[StepRecord]) -> Calibration:
-    """Fit a cost model to every second of the steps, and find its errors on the others. ValueError for too few."""
+    """Fit a cost model to every second of the steps, and find its errors on the others.
+
+    Raises ValueError for too few steps, and for steps without duration.
+    """
     if len(steps) < FEWEST:
         raise ValueError(f"{len(steps)} steps are too few to fit four numbers and to find out how good they are")
     cost, others = fit(steps[::2]), steps[1::2]
-    predicted = [cost.seconds(step.reads) for step in others]
-    errors = [abs(guess / step.duration_s - 1) for guess, step in zip(predicted, others)]
-    total = sum(predicted) / sum(step.duration_s for step in others) - 1
+    predicted, measured = [cost.seconds(step.reads) for step in others], durations(others)
+    errors = [abs(guess / seconds - 1) for guess, seconds in zip(predicted, measured)]
+    total = sum(predicted) / sum(measured) - 1
     return Calibration(cost, len(steps[::2]), percentile(errors, 50), percentile(errors, 90), total)
 
 
@@ -60,9 +63,7 @@ def fit(steps: Sequence[StepRecord]) -> CostModel:
 
     Four numbers are few: every choice of those that are not 0 is tried. Raises ValueError for steps without duration.
     """
-    seconds = torch.tensor([step.duration_s for step in steps], dtype=torch.float64)  # [steps]
-    if not len(steps) or not all(isfinite(s) and s > 0 for s in seconds.tolist()):
-        raise ValueError("a cost model is fitted to steps that took time: measure some with a WallClock")
+    seconds = torch.tensor(durations(steps), dtype=torch.float64)  # [steps]
     counts = torch.tensor([Work.of(step.reads) for step in steps], dtype=torch.float64)  # [steps, 4]
     scale = counts.amax(0).clamp(min=1)  # columns of about the same size
     shares = counts / scale / seconds[:, None]  # with the right costs each row adds up to 1
@@ -77,6 +78,14 @@ def fit(steps: Sequence[StepRecord]) -> CostModel:
                 for column, share in zip(columns, solution[:, 0].tolist()):
                     best[column] = share / float(scale[column])
     return CostModel(*best)
+
+
+def durations(steps: Sequence[StepRecord]) -> list[float]:
+    """What each step took, in seconds. Raises ValueError for no steps, or one that took no time."""
+    seconds = [step.duration_s for step in steps]
+    if not seconds or not all(isfinite(s) and s > 0 for s in seconds):
+        raise ValueError("a cost model is fitted to steps that took time: measure some with a WallClock")
+    return seconds
 
 
 def measure(model: Transformer, memory: Memory, *, seconds: float = 8.0, seed: int = 0) -> list[StepRecord]:

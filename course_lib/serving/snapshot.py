@@ -172,7 +172,8 @@ def take_step(engine: Engine, sequences: Many[Sequence], before: Snapshot) -> Sn
             read.append((sequence, count))
             places = engine.cache.places(sequence.row or 0)
             end = engine.cache.lengths[sequence.row or 0]
-            written.update({(sequence.name, position): places[position] for position in range(end - count, end)})
+            new = (position for position in range(end - count, end) if position in places)  # some may be forgotten
+            written.update({(sequence.name, position): places[position] for position in new})
 
     was = {sequence.name: (sequence.row, sequence.preempted) for sequence in sequences}
     evictions = engine.prefix.statistics.evictions if engine.prefix else 0

@@ -196,9 +196,9 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
-def trace_text(arrivals: Sequence[Arrival], begin: str = "2000-01-01 00:00:00") -> str:
-    """Arrivals as the text of a trace file, with times counted from `begin`, to 7 decimals: a trace of your own."""
-    start = datetime.fromisoformat(begin)
+def trace_text(arrivals: Sequence[Arrival]) -> str:
+    """Arrivals as the text of a trace file that begins in the year 2000, times to 7 decimals: a trace of your own."""
+    start = datetime(2000, 1, 1)
     written = [",".join(COLUMNS)]
     for arrival in arrivals:
         ticks = round(arrival.time_s * 10**7)  # of 100 ns

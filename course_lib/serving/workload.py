@@ -49,10 +49,10 @@ def mix(
     """
     if whole(count, "the number of requests") < 1 or whole(vocab_size, "the vocabulary") < 1:
         raise ValueError(f"{count} requests from a vocabulary of {vocab_size}: each must be at least 1")
-    random = Random(whole(seed, "the seed"))
+    random, seeds = Random(whole(seed, "the seed")), Random(seed)
     requests = []
     for number in range(count):
         tokens, new = prompts.draw(random), answers.draw(random)
         prompt = tuple(random.randrange(vocab_size) for _ in range(tokens))
-        requests.append(Request(prompt, new, seed=number, name=f"r{number}"))
+        requests.append(Request(prompt, new, seed=seeds.getrandbits(32), name=f"r{number}"))
     return requests

@@ -16,11 +16,9 @@ Sources: the configuration and modelling files of transformers 5.24; LMCache iss
 LLMs-from-scratch issue 922 are the bugs behind rules 1 to 4.
 """
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from course_lib.sizing.bytes import CacheShape
 from course_lib.sizing.families import FAMILIES, read_unknown
@@ -28,6 +26,7 @@ from course_lib.sizing.fields import Fields
 from course_lib.sizing.known import INSIDE, check_family, check_kind
 from course_lib.sizing.quantities import SizingError, shown
 from course_lib.sizing.rules import N_HEADS
+from course_lib.strict_json import strict_json
 
 LARGEST_CONFIG = 16 << 20  # bytes
 NESTED = ("text_config", "llm_config", "language_config")  # where multimodal models keep their language model
@@ -122,18 +121,7 @@ def read_config_file(path: Path) -> CacheShape:
 
 
 def _parsed(text: bytes, path: Path) -> Any:
-    """Strict JSON: a key that stands there twice, or NaN, could be read in two ways and is an error."""
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(items)
-        if len(made) != len(items):
-            raise ValueError(f"the key {Counter(key for key, _ in items).most_common(1)[0][0]!r} appears twice")
-        return made
-
-    def constant(value: str) -> NoReturn:
-        raise ValueError(f"{value} is not a JSON number")
-
     try:
-        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
+        return strict_json(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise SizingError(f"{path} is not a valid JSON file: {error}", "config") from error

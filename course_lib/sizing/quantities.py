@@ -16,6 +16,7 @@ Bytes = int | Fraction  # an int wherever the value is whole
 UNITS: dict[str, int] = {"B": 1}
 for _power, _letter in enumerate("KMGT", 1):
     UNITS |= {f"{_letter}B": 1000**_power, f"{_letter}iB": 1024**_power}
+SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,60})?)\s*([A-Za-z]*)\s*", re.ASCII)
 LARGEST_MEMORY = 10**18  # bytes; more is a slip of the pen, not a machine
 
 
@@ -74,7 +75,7 @@ def parse_size(text: str, name: str = "size") -> int:
 
     Raises SizingError for anything else, and for a unit that could mean two things ("80G").
     """
-    found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,60})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
+    found = SIZE.fullmatch(text) if isinstance(text, str) else None
     unit = (found[2] or "B") if found else ""
     if found is None or unit not in UNITS:
         near = [known for known in UNITS if unit and known[0] == unit[0].upper() and len(known) > 1]

@@ -64,7 +64,7 @@ def checked_heads(fields: Fields, n_kv_heads: int, n_heads: int, name: str = "nu
     return n_kv_heads
 
 
-def grouped_heads(fields: Fields, kv_may_lack: bool = True, told: bool = True) -> Heads:
+def grouped_heads(fields: Fields, kv_may_lack: bool = True) -> Heads:
     """Rules 1 and 2 for a family with num_key_value_heads; absent, every query head has a KV head of its own."""
     n_layers, n_heads = fields.count(N_LAYERS, "layers"), fields.count(N_HEADS, "heads")
     n_kv_heads = fields.maybe(KV_HEADS, "heads")
@@ -77,7 +77,7 @@ def grouped_heads(fields: Fields, kv_may_lack: bool = True, told: bool = True) -
         n_layers,
         n_heads,
         checked_heads(fields, n_kv_heads, n_heads, named(fields, KV_HEADS)),
-        head_dimension(fields, n_heads, told),
+        head_dimension(fields, n_heads),
     )
 
 
