@@ -293,6 +293,7 @@ def test_doctor_finds_this_machine_fit_and_prints_it_in_80_columns(tmp_path: Pat
     assert result.exit_code == (1 if found["problems"] else 0)
     for name in ("Python", "torch", "dtypes", "weights", "JupyterLab", "kernel", "cache folder", "data folder"):
         assert checks[name]["state"] == "ok", checks[name]
+    assert checks["dtypes"]["value"] == "float32, bfloat16, float16 and float64 all compute"
     for check in found["checks"]:
         assert check["check"] in result.stdout
         assert check["state"] == "ok" or check["remedy"], "whatever is not ok has a remedy"

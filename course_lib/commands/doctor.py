@@ -123,9 +123,9 @@ def dtypes() -> Check:
     """A linear layer and the attention kernel in each dtype of the course."""
     import torch
 
-    failing = []
+    failing, tried = [], ("float32", "bfloat16", "float16", "float64")
     for device in ["cpu", "cuda"][: 1 + torch.cuda.is_available()]:
-        for name in ("float32", "bfloat16", "float16", "float64"):
+        for name in tried:
             try:
                 x = torch.ones(1, 1, 4, 8, dtype=getattr(torch, name), device=device)
                 torch.nn.functional.scaled_dot_product_attention(
@@ -135,7 +135,7 @@ def dtypes() -> Check:
                 failing.append(f"{name} on {device}")
     if failing:
         return Check("dtypes", WARNING, f"not supported: {', '.join(failing)}", "use --dtype float32 instead")
-    return Check("dtypes", OK, "float32, bfloat16, float16 and float64 all compute")
+    return Check("dtypes", OK, f"{', '.join(tried[:-1])} and {tried[-1]} all compute")
 
 
 def weights() -> Check:

@@ -61,10 +61,8 @@ def check_target(target: str | None, what: str = "JSON", remedy: str = "name a f
 
 def deliver(data: dict[str, object], shown: RenderableType, target: str | None) -> None:
     """Print what is `shown`, and write `data` as JSON to `target`; with "-" the JSON is all that is printed."""
-    if target == "-":
-        sys.stdout.write(
-            json.dumps(data, indent=2) + "\n"
-        )  # in ASCII: whatever the encoding of a pipe, nothing is lost
+    if target == "-":  # in ASCII: whatever the encoding of a pipe, nothing is lost
+        sys.stdout.write(json.dumps(data, indent=2) + "\n")
         sys.stdout.flush()
         return
     try:
