@@ -61,6 +61,20 @@ def test_notebook_runs_in_this_interpreter_apart_from_everything_else(
     assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
+def test_what_the_user_has_set_for_python_and_figures_changes_no_notebook(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    startup = tmp_path / "ipython/profile_default/startup"
+    startup.mkdir(parents=True)
+    (startup / "mine.py").write_text("of_the_user = 1")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    drawn = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    done = execute(read_notebook(save("'of_the_user' in globals()", drawn)), 60)
+    known, figure = (cell.outputs[-1].data for cell in done.notebook.cells)
+    assert known["text/plain"] == "False" and "image/png" in figure
+
+
 def test_failing_cell_is_named_with_one_line_of_its_error(save: Save) -> None:
     path = save(
         "1", v4.new_markdown_cell("text"), "", "raise ValueError('row 2 needs 17 slots\\nand more')", "print(1)"
