@@ -163,8 +163,8 @@ def test_two_files_beyond_reading_are_kept_and_that_is_said(folder: Path, damage
     assert mine.events() == []
     assert mine.notices() == [
         f"Your progress file was damaged and is kept as {ASIDE.format(1)}. The copy of your progress file was damaged "
-        f"and is kept as {ASIDE.format(2)}. No entry could be restored. If you have an export, `course progress import "
-        "FILE` brings it back."
+        f"and is kept as {ASIDE.format(2)}. No entry could be restored. If you have an export, `python start.py "
+        "progress import FILE` brings it back."
     ]
     assert [content_of(folder / ASIDE.format(number)) for number in (1, 2)] == before
     assert_good_as_new(folder, [])

@@ -190,7 +190,7 @@ class CostCase(Case):
         if self.name == LARGE and not np.isfinite(came):
             return (
                 "exp of a large logit is infinite, and of one far below the largest it is 0, whose log is infinite. "
-                "Take log_softmax of the logits: not the log of a softmax, nor a function that looks at probabilities."
+                "Take log_softmax of the logits, and not the log of a softmax, nor a KL of probabilities."
             )
         return EPSILON if self.name == LARGE else f"{name} is {MEANING[name]}."
 

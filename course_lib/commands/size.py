@@ -256,7 +256,7 @@ def _layers_table(answer: Answer) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("layers", justify="right", overflow="fold")  # in a narrow terminal a number is never cut short
     table.add_column("kind", overflow="fold")
-    for heading in ("KV heads", "K+V dim", "rows", "B per row", "bytes"):
+    for heading in ("KV heads", "K+V dim", "tokens", "B a token", "bytes"):
         table.add_column(heading, justify="right", overflow="fold")
     for row, group in zip(_layer_rows(answer), answer.shape.groups, strict=True):
         layer = group.layer

@@ -298,4 +298,4 @@ def _what_is_left(states: list[str], entries: int, remade: int) -> str:
         return "It was made anew from the other: your answers are there."
     if entries:
         return f"Of what they held, {entries} entries could be read and were restored; others may be lost."
-    return "No entry could be restored. If you have an export, `course progress import FILE` brings it back."
+    return "No entry could be restored. If you have an export, `python start.py progress import FILE` brings it back."
