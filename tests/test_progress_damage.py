@@ -299,13 +299,13 @@ def test_journal_that_a_kill_left_is_not_played_back_into_a_new_file(
 # --- one byte --------------------------------------------------------------------------------------------------------
 
 
-def bytes_changed(values: tuple[int, ...], opened: bool, folder: Path) -> None:
-    """Change one byte of a small file, at every second place, in turn in one file and in the other; then read and
-    record: at odd places with a store that looked at the files before, at even ones with a new one."""
+def bytes_changed(every: int, values: tuple[int, ...], opened: bool, folder: Path) -> None:
+    """Change one byte of a small file, at every `every`th place, in turn in one file and in the other; then read and
+    record, with a store that looked at the files before or with a new one."""
     recorded = [Store(folder / "sound").record("answer", "03.x", {"right": True}) for _ in range(4)]
     sound = {name: (folder / "sound" / name).read_bytes() for name in (MAIN, COPY)}
     used = [place for place, byte in enumerate(sound[MAIN]) if byte]
-    places = used[opened::2] + [place for place in range(0, len(sound[MAIN]), 40) if place not in used]
+    places = used[::every] + [place for place in range(0, len(sound[MAIN]), 40 * every) if place not in used]
     for number, place in enumerate(places):
         for name in (MAIN, COPY):
             here = folder / f"{place}-{name}"
@@ -329,7 +329,7 @@ def bytes_changed(values: tuple[int, ...], opened: bool, folder: Path) -> None:
 def test_one_changed_byte_costs_nothing(opened: bool) -> None:
     memory = Path("/dev/shm")  # thousands of files, and no disk has to keep any of them
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        bytes_changed((0xB3, 0xFF, 0x00, 0x31, 0x02), opened, Path(folder))
+        bytes_changed(1, (0xB3, 0xFF, 0x00, 0x31, 0x02), opened, Path(folder))
 
 
 @pytest.mark.parametrize("column", ["id", "at", "kind", "name", "version", "data", "order"])
