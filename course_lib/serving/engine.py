@@ -83,7 +83,7 @@ class Engine:
         """
         self.dismiss()  # whom an interrupted step left here
         self.admit()
-        return self.read_all({sequence: len(self.unread(sequence)[: self.chunk]) for sequence in self.running})
+        return self.read_all({sequence: self.unread(sequence)[: self.chunk] for sequence in self.running})
 
     @torch.inference_mode()
     def carry_out(self, preempt: Many[Sequence], admit: Many[Sequence], counts: Mapping[Sequence, int]) -> None:
@@ -101,7 +101,7 @@ class Engine:
             self.running.append(sequence)
             self.waiting.remove(sequence)
         self.cache.check_room(tuple(row_of(sequence) for sequence in counts), tuple(counts.values()))
-        self.read_all(counts)
+        self.read_all({sequence: self.unread(sequence)[:count] for sequence, count in counts.items()})
 
     def unread(self, sequence: Sequence) -> list[int]:
         """The tokens of a running sequence that its row has not read. Never none: the newest token is read last."""
@@ -199,34 +199,33 @@ class Engine:
 
     # --- What they read
 
-    def read_all(self, counts: Mapping[Sequence, int]) -> list[Sequence]:
-        """The passes of a step in which each sequence reads `counts` of its tokens; return those that got a token."""
+    def read_all(self, pieces: Mapping[Sequence, list[int]]) -> list[Sequence]:
+        """The passes of a step in which each sequence reads its piece; return those that got a token."""
         passes: dict[int, list[Sequence]] = {}
-        for sequence, count in counts.items():
-            passes.setdefault(pass_for(count), []).append(sequence)
+        for sequence, piece in pieces.items():
+            passes.setdefault(pass_for(len(piece)), []).append(sequence)
         got = []
         for number in sorted(passes, reverse=True):
-            got += self.read(passes[number], counts)
+            got += self.read(passes[number], pieces)
             self.dismiss()  # before the next pass, which may need room: whoever has finished is not put off
         return got
 
-    def read(self, group: list[Sequence], counts: Mapping[Sequence, int]) -> list[Sequence]:
-        """One pass over unread tokens of a group; return those that have read everything and got a token.
+    def read(self, group: list[Sequence], pieces: Mapping[Sequence, list[int]]) -> list[Sequence]:
+        """One pass over the pieces of a group; return those that have read everything and got a token.
 
         If the cache is full, the youngest sequence makes room, whether or not it is in the group.
         """
         while group := [sequence for sequence in group if sequence.row is not None]:
             group.sort(key=row_of)
-            pieces = [self.unread(sequence)[: counts[sequence]] for sequence in group]
             try:
-                logits = self.forward(group, pieces)  # [B, V]
+                logits = self.forward(group, [pieces[sequence] for sequence in group])  # [B, V]
             except CacheFull:
                 if len(self.running) == 1:
                     raise
                 self.preempt()
                 continue
             for observer in self.observers:
-                observer(group, [len(piece) for piece in pieces])
+                observer(group, [len(pieces[sequence]) for sequence in group])
             return self.choose(group, logits)
         return []
 
