@@ -15,17 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 
-def options(
-    description: str | None, cases: Collection[str], most_new_tokens: int, threads: int | None = None
-) -> argparse.Namespace:
-    """json, rounds, new_tokens, threads and case, from the command line. `threads` is their number unless it says
-    another; None leaves it to the benchmark.
-    """
+def options(description: str | None, cases: Collection[str], most_new_tokens: int) -> argparse.Namespace:
+    """json, rounds, new_tokens, threads and case, from the command line. threads is None unless it says how many."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="write the figures there; - is standard output, without a table")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=threads, help="for all cases")
+    parser.add_argument("--threads", type=int, help="for all cases")
     parser.add_argument("--case", nargs="+", choices=cases, default=list(cases), metavar="NAME", help=", ".join(cases))
     chosen = parser.parse_args()
     if chosen.rounds < 1 or chosen.new_tokens < 2 or (chosen.threads is not None and chosen.threads < 1):

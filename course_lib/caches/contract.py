@@ -82,7 +82,7 @@ def positions_and_mask(
         return positions, visible(positions, torch.where(slot < end, slot, -1)), positions < end
     if min(starts) == slots - 1:  # one new token each, in the last slot: it sees every slot
         return positions, None, None
-    return positions, slot <= positions[:, None, :, None], None  # every slot is filled, or comes after the query
+    return positions, visible(positions, slot), None
 
 
 class Step(ABC):
