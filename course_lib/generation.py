@@ -190,8 +190,11 @@ def checked_request(
     stop_tokens: Collection[int],
     sampling: Sampling,
     seed: int,
+    cache: Cache | None = None,
 ) -> tuple[list[int], int, frozenset[int], int]:
-    """A request as plain values, and how many slots its text needs. ValueError if it makes no sense for `model`."""
+    """A request as plain values, and how many slots its text needs. ValueError if it makes no sense for `model`, with
+    the positions that `cache` gives to tokens.
+    """
     check_sampling(sampling)
     prompt, max_new_tokens = token_ids(model, prompt, "the prompt"), whole(max_new_tokens, "max_new_tokens")
     stop_tokens = stop_set(stop_tokens)
@@ -199,13 +202,14 @@ def checked_request(
         raise ValueError(f"the seed must be a whole number from 0 to 2^63 - 1, not {seed}")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
-    slots = len(prompt) + max_new_tokens - 1  # the last new token is never read
-    if slots > model.config.max_positions:
+    read = len(prompt), max_new_tokens - 1  # the last new token is never read
+    positions = sum(read) if cache is None else cache.positions_for(*read)
+    if positions > model.config.max_positions:
         raise ValueError(
-            f"{len(prompt)} prompt tokens and {max_new_tokens} new ones need {slots} positions, "
+            f"{len(prompt)} prompt tokens and {max_new_tokens} new ones need {positions} positions, "
             f"the model knows {model.config.max_positions}: shorten one of them"
         )
-    return prompt, max_new_tokens, stop_tokens, slots
+    return prompt, max_new_tokens, stop_tokens, sum(read)
 
 
 def check_sampling(sampling: Sampling) -> None:
@@ -254,12 +258,12 @@ def stream(
     Raises ValueError, before the first token, if prompt and new tokens cannot fit the model; CacheFull as soon as a
     cache of your own has no room for the next pass.
     """
-    prompt, max_new_tokens, stop_tokens, slots = checked_request(
-        model, prompt, max_new_tokens, stop_tokens, sampling, seed
-    )
     if cache is not None and not use_cache:
         raise ValueError("use_cache=False and a cache contradict each other: leave one of them out")
     check_empty(cache, "the cache")
+    prompt, max_new_tokens, stop_tokens, slots = checked_request(
+        model, prompt, max_new_tokens, stop_tokens, sampling, seed, cache
+    )
     if use_cache and cache is None:
         cache = ContiguousCache(model.config, 1, slots, model.dtype, model.device)
     generator = torch.Generator().manual_seed(whole(seed, "the seed"))

@@ -292,15 +292,41 @@ def test_a_policy_that_cannot_be_is_refused_with_its_numbers(make: Callable[[], 
 # --- Whole texts
 
 
+def likeliest(text: Text, prompt: Sequence[int], new_tokens: int) -> list[int]:
+    """What an oracle goes on with, token by token."""
+    tokens: list[int] = []
+    while len(tokens) < new_tokens:
+        tokens.append(int(text.read(tokens[-1:] or prompt)[-1].argmax()))
+    return tokens
+
+
 @each_choice
 @pytest.mark.parametrize("length", (3, 20))
 def test_generation_takes_what_the_oracle_finds_likeliest(choice: Choice, length: int) -> None:
-    prompt, text = text_of("mqa, tied", length), choice.oracle("mqa, tied")
-    tokens: list[int] = []
-    piece: Sequence[int] = prompt
-    while len(tokens) < 10:
-        tokens.append(int(text.read(piece)[-1].argmax()))
-        piece = tokens[-1:]
-    cache = choice.make("mqa, tied")
+    prompt, cache = text_of("mqa, tied", length), choice.make("mqa, tied")
     got = generate(model_of("mqa, tied"), prompt, max_new_tokens=10, cache=cache, warm_up=False)
-    assert list(got.tokens) == tokens and cache.lengths == (length + 9,)
+    assert list(got.tokens) == likeliest(choice.oracle("mqa, tied"), prompt, 10) and cache.lengths == (length + 9,)
+
+
+@each_choice
+def test_generation_goes_on_beyond_the_models_positions_if_they_are_counted_anew(choice: Choice) -> None:
+    prompt, cache = text_of("mqa, tied", 9), choice.make("mqa, tied")
+    slots = choice.policy.slots
+    model = with_positions("mqa, tied", max(9, slots + 1))
+    if not choice.renumber:
+        with pytest.raises(ValueError, match="9 prompt tokens and 40 new ones need 48 positions, the model knows "):
+            generate(model, prompt, max_new_tokens=40, cache=cache, warm_up=False)
+        return
+    got = generate(model, prompt, max_new_tokens=40, cache=cache, warm_up=False)
+    assert list(got.tokens) == likeliest(choice.oracle("mqa, tied"), prompt, 40) and cache.lengths == (48,)
+
+
+@pytest.mark.parametrize(("prompt", "positions", "needs"), [(3, 8, 9), (12, 11, 12)])
+def test_a_prompt_or_slots_that_are_too_many_are_refused_before_the_first_token(
+    prompt: int, positions: int, needs: int
+) -> None:
+    cache = CHOICES["8 most seen, 4 of them recent, renumbered"].make("mqa, tied")
+    model = with_positions("mqa, tied", positions)
+    with pytest.raises(ValueError, match=f"need {needs} positions, the model knows {positions}"):
+        generate(model, text_of("mqa, tied", prompt), max_new_tokens=30, cache=cache, warm_up=False)
+    assert cache.lengths == (0,)

@@ -193,6 +193,12 @@ class Cache(ABC):
         """Where the next token of a row will stand."""
         return self.lengths[row]
 
+    def positions_for(self, prompt: int, more: int) -> int:
+        """How many positions a model must know to read `prompt` tokens into an empty row in one pass, and then `more`
+        one by one.
+        """
+        return prompt + more
+
     def check_row(self, row: int) -> None:
         if not 0 <= row < self.rows:
             raise ValueError(f"there is no row {row}: this cache has rows 0 to {self.rows - 1}")

@@ -64,9 +64,13 @@ class ForgettingCache(WritesAtClose):
 
     def next_position(self, row: int) -> int:
         """With `renumber`, behind those that are held: read piece by piece, a text may be longer than the model knows
-        positions, though `generate` and `Engine` refuse it.
+        positions. `generate` goes on for ever then; `Engine`, which may have to read a text again, refuses it.
         """
         return int((self.positions([row]) >= 0).sum()) if self.renumber else self.lengths[row]
+
+    def positions_for(self, prompt: int, more: int) -> int:
+        all_of_it = super().positions_for(prompt, more)
+        return max(prompt, min(all_of_it, self.policy.slots + 1)) if self.renumber else all_of_it
 
     def check_room(self, rows: tuple[int, ...], counts: tuple[int, ...]) -> None:
         """There always is: what is too much is forgotten."""
