@@ -233,6 +233,21 @@ def test_a_stream_that_is_closed_is_an_empty_one(tiny: Path) -> None:
         assert err in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="this system gives standard output no name")
+@pytest.mark.parametrize("target", ["-", "/dev/stdout", "out.json"])
+@pytest.mark.parametrize("behind", ["> out.json", "| cat > out.json"])
+def test_json_where_standard_output_goes_is_all_that_comes_out(target: str, behind: str, tmp_path: Path) -> None:
+    if target == "out.json" and behind.startswith("|"):
+        behind = "> out.json"
+    command = f'"$@" --json {target} {behind}'
+    words = ("size", "--model", "llama-3-8b")
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", str(COURSE), *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert json.loads((tmp_path / "out.json").read_text())["model"] == "llama-3-8b"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_said_with_what_helps_after_what_was_found() -> None:
     result = call("size", "--model", "llama-3-8b", "--json", "/dev/full")

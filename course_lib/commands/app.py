@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandError, program, say
+from course_lib.commands.output import BAD_CALL, DONE, STOPPED, WRONG, CommandError, dash_if_stdout, program, say
 
 
 class Course(TyperGroup):
@@ -79,7 +79,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - prints it, and nothing else.")
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the result as JSON; - prints it, and nothing else.",
+        callback=dash_if_stdout,
+    ),
 ]
 Notebooks = Annotated[
     list[str] | None,

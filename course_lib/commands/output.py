@@ -41,6 +41,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def dash_if_stdout(target: str | None) -> str | None:
+    """`target`, or "-" if standard output goes there (/dev/stdout, `> FILE`): two writers would spoil each other."""
+    try:
+        return "-" if target is not None and os.path.samestat(os.stat(target), os.fstat(1)) else target
+    except OSError:  # there is nothing yet, or standard output is closed
+        return target
+
+
 def check_target(target: str | None, what: str = "JSON", remedy: str = "name a file, or - for standard output") -> None:
     """Raise CommandError unless `what` can be written to `target` (None: not asked for, "-": standard output).
 
