@@ -142,6 +142,16 @@ def test_a_step_of_the_machine_takes_longer_the_more_tokens_were_read_if_it_is_t
     assert machine.now() == (1 + 4 * 0.25) + (1 + 5 * 0.25)
 
 
+def test_tokens_beyond_those_that_lie_near_cost_more() -> None:
+    settings = {"prefill_s": 0.0, "prompt_token_s": 0.0, "step_s": 1.0, "clock_s": 0.0, "warm": True}
+    machine = Machine(**settings, held_token_s=0.25, far_token_s=2.0, near_tokens=5)
+    machine.prefill([[1] * 4])
+    for held, far in ((4, 0), (5, 0), (6, 1), (7, 2)):
+        before = machine.now()
+        machine.decode()
+        assert machine.now() - before == 1 + held * 0.25 + far * 2
+
+
 def test_the_machine_streams_tokens_at_the_moments_at_which_they_come() -> None:
     machine = Machine(prefill_s=0.5, prompt_token_s=0.0, gaps_s=[1.0, 2.0], clock_s=8.0)
     assert [machine.now() for _ in machine.stream([1, 2], 4)] == [8.5, 9.5, 11.5, 12.5]

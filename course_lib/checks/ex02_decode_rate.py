@@ -1,12 +1,13 @@
 """The check of ex02.decode_rate: a benchmark whose clock ran during the prefill, mended by the learner.
 
-The one idea: that of `ex02_benchmarks`. A step takes the longer the more tokens were read before, so whoever times some
-of the steps only is found out.
+The one idea: that of `ex02_benchmarks`. A step takes the longer the more tokens were read before, from the middle on
+much longer. So whoever times some of the steps only is found out, and whoever takes a typical one for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,13 @@ def draw(seed: int) -> dict[str, Any]:
     cases = {}
     for name, (lengths, steps) in CASES.items():
         prompt = rng.integers(0, 100, int(rng.integers(*lengths))).tolist()
-        grows = int(rng.integers(2, 9)) / 10_000
-        cases[name] = [call_of(rng, prompt, int(rng.integers(*steps, endpoint=True)), held_token_s=grows)]
+        count = int(rng.integers(*steps, endpoint=True))
+        grows: dict[str, Any] = {
+            "held_token_s": int(rng.integers(2, 9)) / 10_000,
+            "far_token_s": int(rng.integers(5, 20)) / 1000,
+            "near_tokens": len(prompt) + count // 2,
+        }
+        cases[name] = [call_of(rng, prompt, count, **grows)]
     return {"cases": cases}
 
 
@@ -46,8 +52,12 @@ def judge(inputs: dict[str, Any], outputs: Plain) -> Verdict:
 
 
 def step_times(call: dict[str, Any], first: int = 0) -> list[float]:
+    """Seconds of each step, of as many that begin `first` steps later."""
     (prompt, steps), machine = call["given"], call["machine"]
-    return [machine["step_s"] + machine["held_token_s"] * (len(prompt) + first + number) for number in range(steps)]
+    held = [len(prompt) + first + number for number in range(steps)]  # tokens, before each step
+    far = [max(0, tokens - machine["near_tokens"]) for tokens in held]
+    growth = machine["held_token_s"], machine["far_token_s"]
+    return [machine["step_s"] + growth[0] * all_of_them + growth[1] * some for all_of_them, some in zip(held, far)]
 
 
 class DecodeRate(BenchmarkCase):
@@ -78,5 +88,7 @@ class DecodeRate(BenchmarkCase):
         some = "Only some of the steps were timed. A later step takes longer, since there is more to look at."
         yield from ((some, 1 / each) for each in (times[0], times[-1]))
         yield some, rate(steps - 1, decoding - times[0])
+        typical = "This is the rate of a typical step. All were asked for, and some take much longer."
+        yield typical, 1 / median(times)
         yield "This is the rate of prefill, not of the steps.", steps / reading
         yield "This is the rate of prefill, not of the steps.", prompt / reading

@@ -87,6 +87,21 @@ WRONG = {
         frozenset({SEVERAL, LONG}),
         ("Only some of the steps",),
     ),
+    "the middle one of the steps, in order of their times": Wrong(
+        """
+        from statistics import median
+        def decode_rate(machine, prompt, steps):
+            machine.prefill([prompt])
+            times = []
+            while len(times) < steps:
+                begin = machine.now()
+                machine.decode()
+                times.append(machine.now() - begin)
+            return 1 / median(times)
+        """,
+        frozenset({SEVERAL, LONG}),
+        ("rate of a typical step",),
+    ),
     "a warm-up before the clock, on a machine that is warm": Wrong(
         changed(("        start =", "        machine.decode()\n        start =")),
         ALL,

@@ -19,9 +19,9 @@ class Machine:
     """A machine with a language model on it, and a clock in seconds.
 
     A prefill takes `prefill_s`, and `prompt_token_s` more for each token of the prompts. A decode step takes `step_s`,
-    and `held_token_s` more for each token that was read before; the first one after the machine was started takes
-    `first_s` more, unless it is `warm`. To hand over a step takes `launch_s`. `gaps_s` are the gaps between the tokens
-    of `stream`, again and again from the first.
+    `held_token_s` more for each token that was read before, and `far_token_s` more for each of these beyond the first
+    `near_tokens`; the first one after the machine was started takes `first_s` more, unless it is `warm`. To hand over a
+    step takes `launch_s`. `gaps_s` are the gaps between the tokens of `stream`, again and again from the first.
 
     None of these is an attribute, so that it has to be measured. That is a lock on a diary, not on a safe: Python lets
     code look into the closures and the callers of what it calls, and whoever does so reads what was to be measured.
@@ -40,6 +40,8 @@ class Machine:
         prompt_token_s: float = 0.001,
         step_s: float = 0.02,
         held_token_s: float = 0.0,
+        far_token_s: float = 0.0,
+        near_tokens: int = 0,
         first_s: float = 0.5,
         launch_s: float = 0.0005,
         gaps_s: Sequence[float] = (0.02,),
@@ -70,7 +72,8 @@ class Machine:
         def launch() -> None:
             """Hand over one decode step, and return at once. Steps are done one after the other."""
             nonlocal clock_s, done_s, held, cold_s
-            done_s = max(done_s, clock_s) + step_s + held_token_s * held + cold_s
+            far_s = far_token_s * max(0, held - near_tokens)
+            done_s = max(done_s, clock_s) + step_s + held_token_s * held + far_s + cold_s
             clock_s += launch_s
             held, cold_s = held + 1, 0.0
 
