@@ -246,6 +246,27 @@ def test_environment_of_another_python_or_torch_is_not_used(monkeypatch: pytest.
     assert "cpu build of torch" in start.why_remake(stamp, "default")
 
 
+def test_settings_for_another_python_or_pip_change_nothing(fresh: Course, tmp_path: Path) -> None:
+    """`python -E`, which pays no heed to PYTHONHOME, hands it on all the same."""
+    elsewhere = fresh.environment(PYTHONHOME=str(tmp_path), PIP_USER="1", PYTHONUSERBASE=str(tmp_path / "user"))
+    command = [sys.executable, "-E", str(fresh.folder / "start.py"), "doctor"]
+    done = subprocess.run(command, env=elsewhere, capture_output=True, text=True)
+    assert json.loads(done.stdout)["words"] == ["doctor"] and fresh.installed("torch") == "1.0"
+    assert not (tmp_path / "user").exists()
+
+
+def test_pip_unpacks_beside_what_it_installs(fresh: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A /tmp in memory is too small for torch. What pip would use is asked of Python itself, in the place of pip."""
+    course = load(fresh.folder / "start.py")
+    fresh.run("doctor")
+    asked = [str(course.PYTHON), "-c", "import tempfile; print(tempfile.gettempdir())"]
+    real, said = subprocess.Popen, []
+    monkeypatch.setattr(course.subprocess, "Popen", lambda command, **options: real(asked, **options))
+    monkeypatch.setattr(course.Progress, "feed", lambda self, line: said.append(line.strip()))
+    course.pip_install("nothing")
+    assert said == [str(course.VENV / "tmp")] and not (course.VENV / "tmp").exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a larger build to avoid")
 def test_cpu_build_comes_from_its_own_index_and_stays(fresh: Course, tmp_path: Path) -> None:
     index = tmp_path / "cpu wheels"
