@@ -174,7 +174,7 @@ def make_venv(torch: str) -> list[str]:
     say(f"Making .venv with Python {VERSION} ...")
     # --clear, not a removal of our own: the Python that runs this may be the one in .venv.
     command = [getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", str(VENV)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment())
     if done.returncode or not pip_version():
         raise Problem("cannot make .venv: " + explain(done.stdout + done.stderr))
     write_stamp(torch, installed=[])
