@@ -92,7 +92,7 @@ def test_bytes_are_codes_and_scales_as_sizing_counts_them() -> None:
     for bits, group in product((2, 4, 8), (8, 16, 32)):
         codec = Integers(bits, group)
         element = ElementType("ours", Fraction(bits, 8), scale_bytes=4, group=group)
-        assert codec.size(64) == 64 * bits / 8 + 64 / group * 4 == element.row_bytes(1, 64)
+        assert codec.size(64) == 64 * bits / 8 + 64 / group * 4 == element.part_bytes(1, 64)
     assert Integers(3, 32).size(64) == 24 + 8  # 3 bits are packed, too
     assert Integers(4, 32).size(48) == 24 + 8  # a short last group has scales of its own
     assert Integers(2, 32, per_channel=True).size(64) == 32 * 64 // 4 + 64 * 4  # of 32 tokens together

@@ -76,7 +76,7 @@ def test_rows_are_turned_only_where_llama_cpp_turns_them() -> None:
 @pytest.mark.parametrize("name", ["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"])
 def test_the_bytes_of_a_type_are_those_of_the_calculator(name: str) -> None:
     elements, size = real.block_layout(name)
-    assert size * (256 // elements) == element_type(name).row_bytes(heads=4, dim=64)
+    assert size * (256 // elements) == element_type(name).part_bytes(heads=4, dim=64)
 
 
 def test_a_cache_in_types_of_llama_cpp_holds_the_bytes_of_the_calculator_and_rounds() -> None:

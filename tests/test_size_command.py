@@ -38,9 +38,9 @@ def test_the_example_of_the_help_is_answered() -> None:
         "window": None,
         "key_dtype": "bf16",
         "value_dtype": "bf16",
-        "rows_per_sequence": 8192,
-        "bytes_per_row": 4096,
-        "scale_bytes_per_row": 0,
+        "slots_per_sequence": 8192,
+        "bytes_per_slot": 4096,
+        "scale_bytes_per_slot": 0,
         "bytes": 8 * 8192 * 131_072,
     }
     assert (found["gib"], found["gb"]) == (8.0, 8.589934592)

@@ -180,7 +180,7 @@ def test_every_element_type_is_judged_here() -> None:
 
 @pytest.mark.parametrize("name", OF_128)
 def test_scales_are_bytes(name: str) -> None:
-    assert element_type(name).row_bytes(1, 128) == OF_128[name]
+    assert element_type(name).part_bytes(1, 128) == OF_128[name]
     assert shape_of(FULL).stored_as(name).bytes(10, 3) == 3 * 10 * 8 * 2 * OF_128[name]
 
 

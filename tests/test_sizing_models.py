@@ -139,14 +139,14 @@ def test_gemma_3_4b_in_llama_cpp() -> None:
     """Measured there at 131,072 tokens in 16 bits: 2560 MiB of global layers, and 29 local ones padded to 1536 rows."""
     by_kind = {group.layer.kind: group for group in preset("gemma-3-4b").groups}
     full, local = by_kind[Kind.FULL], by_kind[Kind.SLIDING]
-    assert full.layers * full.layer.rows(131_072) * full.layer.row_bytes() == 2560 * 2**20
-    assert local.layers * 1536 * local.layer.row_bytes() == 174 * 2**20
+    assert full.layers * full.layer.slots(131_072) * full.layer.slot_bytes() == 2560 * 2**20
+    assert local.layers * 1536 * local.layer.slot_bytes() == 174 * 2**20
 
 
 def test_the_latent_row_is_no_pair_of_keys_and_values() -> None:
     (group,) = preset("deepseek-v2").groups
-    assert (group.layer.kind, group.layers, group.layer.row_bytes()) == (Kind.LATENT, 60, 2 * 576)
-    assert Fraction(group.layer.row_bytes(), 2 * 128 * 2) == Fraction("2.25"), "as much as 2.25 groups of 128"
+    assert (group.layer.kind, group.layers, group.layer.slot_bytes()) == (Kind.LATENT, 60, 2 * 576)
+    assert Fraction(group.layer.slot_bytes(), 2 * 128 * 2) == Fraction("2.25"), "as much as 2.25 groups of 128"
 
 
 def test_ranks_beyond_the_kv_heads_save_nothing() -> None:

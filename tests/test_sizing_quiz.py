@@ -33,7 +33,7 @@ def test_a_token_of_the_config_with_its_own_head_dim() -> None:
 
 def test_a_cache_of_layers_with_and_without_a_window() -> None:
     window, full = LayerCache(Kind.SLIDING, 8, 128, 128, window=1024), LayerCache(Kind.FULL, 8, 128, 128)
-    assert window.row_bytes() == full.row_bytes() == 4096
+    assert window.slot_bytes() == full.slot_bytes() == 4096
 
     def mib(sliding: int, rest: int) -> float:
         return CacheShape("question", sliding * (window,) + rest * (full,)).bytes(16_384) / MIB
@@ -43,7 +43,7 @@ def test_a_cache_of_layers_with_and_without_a_window() -> None:
 
 
 def test_a_block_of_q4_0_takes_18_bytes_for_32_numbers() -> None:
-    part = Fraction(element_type("q4_0").row_bytes(1, 32), element_type("bf16").row_bytes(1, 32))
+    part = Fraction(element_type("q4_0").part_bytes(1, 32), element_type("bf16").part_bytes(1, 32))
     assert part == Fraction(18, 64)
     assert number("four_bits", traps={1024 / 4, 1024 / 2, 1024 / 8}) == 1024 * part
 

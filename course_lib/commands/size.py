@@ -157,7 +157,9 @@ def _notes(answer: Answer) -> list[str]:
     held = _in_transformers(answer)
     if held is not None and held != answer.bytes:
         why = (
-            "it repeats the KV heads before it stores them" if shape.in_transformers else "a window less its newest row"
+            "it repeats the KV heads before it stores them"
+            if shape.in_transformers
+            else "a window less its newest token"
         )
         notes.append(f"The dynamic cache of transformers 5.24 holds {in_words(held)} between steps: {why}.")
     if answer.fit is not None and q.weights is None:
@@ -178,8 +180,8 @@ def _layer_rows(answer: Answer) -> list[dict[str, object]]:
     q = answer.question
     found: list[dict[str, object]] = []
     for group in answer.shape.groups:
-        layer, rows = group.layer, group.layer.rows(q.tokens, q.encoder_tokens, q.block)
-        row_bytes = layer.row_bytes(q.tensor_parallel)
+        layer, slots = group.layer, group.layer.slots(q.tokens, q.encoder_tokens, q.block)
+        slot_bytes = layer.slot_bytes(q.tensor_parallel)
         found.append(
             {
                 "kind": str(layer.kind),
@@ -191,10 +193,10 @@ def _layer_rows(answer: Answer) -> list[dict[str, object]]:
                 "window": layer.window,
                 "key_dtype": layer.key_type.name,
                 "value_dtype": layer.value_type.name,
-                "rows_per_sequence": rows,
-                "bytes_per_row": row_bytes,
-                "scale_bytes_per_row": int(layer.scale_bytes(q.tensor_parallel)),
-                "bytes": group.layers * rows * row_bytes * q.sequences,
+                "slots_per_sequence": slots,
+                "bytes_per_slot": slot_bytes,
+                "scale_bytes_per_slot": int(layer.scale_bytes(q.tensor_parallel)),
+                "bytes": group.layers * slots * slot_bytes * q.sequences,
             }
         )
     return found
@@ -263,9 +265,9 @@ def _layers_table(answer: Answer) -> Table:
         window = "" if layer.window is None else f" of {layer.window:,}"
         kept = row["n_kv_heads_on_rank"]
         heads = f"{kept} of {layer.n_kv_heads}" if kept != layer.n_kv_heads else str(kept or "-")
-        heads = "one row" if layer.kind is Kind.LATENT else heads
+        heads = "-" if layer.kind is Kind.LATENT else heads
         width = f"{layer.key_dim}+{layer.value_dim}" if layer.key_dim else "-"
-        numbers = [f"{row[name]:,}" for name in ("rows_per_sequence", "bytes_per_row", "bytes")]
+        numbers = [f"{row[name]:,}" for name in ("slots_per_sequence", "bytes_per_slot", "bytes")]
         table.add_row(str(group.layers), f"{layer.kind}{window}", heads, width, *numbers)
     return table
 

@@ -3,7 +3,7 @@
     kv_cache_bytes(n_layers=32, tokens=8192, n_kv_heads=8, head_dim=128, bytes_per_element=2)
     cache_shape("llama-3-8b").bytes(tokens=8192, sequences=8)
 
-The one idea: a sum over layers of rows times the bytes of a row, in whole numbers. Nothing here needs torch.
+The one idea: a sum over layers of slots times the bytes of a slot, in whole numbers. Nothing here needs torch.
 """
 
 from course_lib.sizing.bytes import (

@@ -1,7 +1,7 @@
 """How many bytes a KV cache takes: the textbook formula, and a description layer by layer that real models need.
 
-The one idea: a cache is rows times the bytes of a row. How many rows a layer keeps depends on its kind (all tokens, a
-window, those of an encoder, none), what a row takes on its heads, its dimensions and the elements; everything else is
+The one idea: a cache is slots times the bytes of a slot. How many a layer keeps depends on its kind (all tokens, a
+window, those of an encoder, none), what a slot takes on its heads, its dimensions and the elements; everything else is
 a sum. Nothing is measured here and nothing is rounded: results are whole numbers.
 
 Rules and figures: `config.py` names the public source of each where it is applied.
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
     FULL = "full attention"  # a key and a value of every token
     SLIDING = "sliding window"  # of the last `window` tokens
-    LATENT = "latent"  # one compressed row of every token, for keys and values and all heads together
+    LATENT = "latent"  # one compressed vector of every token, for keys and values and all heads together
     CROSS = "cross-attention"  # of every position of the encoder, written once
     SHARED = "shared"  # nothing: it reads another layer's
     STATE = "state, no cache"  # nothing for each token: a state of constant size, which is not counted here
@@ -61,13 +61,13 @@ class ElementType:
     name: str
     per_element: Fraction  # bytes, without scales
     scale_bytes: int = 0
-    group: int | None = None  # elements of a head that share a scale; None: one scale for each head's part of a row
+    group: int | None = None  # elements of a head that share a scale; None: one scale for each head's part of it
 
     def scales(self, heads: int, dim: int) -> Fraction:
-        """Bytes of the scales in such a row."""
+        """Bytes of the scales in one token's key (or value)."""
         return self.scale_bytes * (Fraction(heads) if self.group is None else Fraction(heads * dim, self.group))
 
-    def row_bytes(self, heads: int, dim: int) -> int:
+    def part_bytes(self, heads: int, dim: int) -> int:
         """Bytes of one token's key (or value): `heads` parts of `dim` elements, and their scales.
 
         Raises SizingError if a head's part cannot be cut into whole groups: no group may reach into the next head,
@@ -110,7 +110,7 @@ ALIASES = {
     "float64": "fp64", "f64": "fp64", "float32": "fp32", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16",
     "f16": "fp16", "half": "fp16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8",
 }  # fmt: skip
-# vLLM's layout for DeepSeek: the latent in fp8 with an fp32 scale for each 128, the rotated key in bf16 (656 B a row).
+# vLLM's layout for DeepSeek: the latent in fp8 with an fp32 scale for each 128, the rotated key in bf16 (656 B in all).
 MLA_LAYOUT = "fp8_ds_mla"
 MLA_TYPES = (ElementType(MLA_LAYOUT, Fraction(1), 4, 128), ELEMENT_TYPES["bf16"])
 TYPE_NAMES = (*ELEMENT_TYPES, MLA_LAYOUT)
@@ -127,24 +127,24 @@ def element_type(name: str) -> ElementType:
 
 @dataclass(frozen=True)
 class LayerCache:
-    """What one layer keeps. A latent row counts its two parts, the latent and the rotated key, as key and value."""
+    """What one layer keeps. A latent counts its two parts, the latent and the rotated key, as key and value."""
 
     kind: Kind
     n_kv_heads: int = 0
     key_dim: int = 0
     value_dim: int = 0
     window: int | None = None  # positions that a query sees, its own included
-    encoder_tokens: int | None = None  # rows of cross-attention; None: told when bytes are asked for
+    encoder_tokens: int | None = None  # slots of cross-attention; None: told when bytes are asked for
     key_type: ElementType = ELEMENT_TYPES["bf16"]
     value_type: ElementType = ELEMENT_TYPES["bf16"]
 
     @property
     def grows(self) -> bool:
-        """Whether a new token adds a row (in a window: until it is full)."""
+        """Whether a new token takes a new slot (in a window: until it is full)."""
         return self.kind in (Kind.FULL, Kind.SLIDING, Kind.LATENT)
 
-    def rows(self, tokens: int, encoder_tokens: int | None = None, block: int = 1) -> int:
-        """Rows that this layer keeps of one sequence, in whole blocks."""
+    def slots(self, tokens: int, encoder_tokens: int | None = None, block: int = 1) -> int:
+        """Slots that this layer keeps of one sequence, in whole blocks."""
         if self.kind is Kind.CROSS:
             encoder_tokens = encoder_tokens if self.encoder_tokens is None else self.encoder_tokens
             if encoder_tokens is None:
@@ -152,19 +152,19 @@ class LayerCache:
                     "encoder_tokens (--encoder-tokens) is missing: cross-attention keeps all encoder positions",
                     "encoder_tokens",
                 )
-            rows = encoder_tokens
+            slots = encoder_tokens
         elif not self.grows:
             return 0
         else:
-            rows = tokens if self.window is None else min(tokens, self.window)
-        return -(-rows // block) * block
+            slots = tokens if self.window is None else min(tokens, self.window)
+        return -(-slots // block) * block
 
-    def row_bytes(self, tensor_parallel: int = 1) -> int:
-        """Bytes of one row on one rank."""
+    def slot_bytes(self, tensor_parallel: int = 1) -> int:
+        """Bytes of one slot, the key and the value of a token, on one rank."""
         if self.kind in (Kind.SHARED, Kind.STATE):
             return 0
         heads = heads_on_a_rank(self.n_kv_heads, tensor_parallel)
-        return self.key_type.row_bytes(heads, self.key_dim) + self.value_type.row_bytes(heads, self.value_dim)
+        return self.key_type.part_bytes(heads, self.key_dim) + self.value_type.part_bytes(heads, self.value_dim)
 
     def scale_bytes(self, tensor_parallel: int = 1) -> Bytes:
         """How many of these bytes are scales."""
@@ -206,7 +206,7 @@ class CacheShape:
     name: str
     layers: tuple[LayerCache, ...]  # a decoder layer with cross-attention stands here twice
     assumptions: tuple[str, ...] = ()
-    in_transformers: tuple[LayerCache, ...] | None = None  # where its layers keep other rows than `layers`
+    in_transformers: tuple[LayerCache, ...] | None = None  # where its layers keep other slots than `layers`
     trained_tokens: int | None = None
     query_heads: int | None = None  # of every layer, where they are known; if layers differ, what divides all of them
 
@@ -226,7 +226,7 @@ class CacheShape:
     ) -> int:
         """Bytes that `sequences` sequences of `tokens` tokens keep on one rank.
 
-        With a `block`, each sequence takes whole blocks of so many rows in each layer. `encoder_tokens` are the
+        With a `block`, each sequence takes whole blocks of so many slots in each layer. `encoder_tokens` are the
         encoder's positions of each sequence. Raises SizingError for what is no count, and for ranks that the heads
         cannot be shared out to.
         """
@@ -235,7 +235,7 @@ class CacheShape:
         if encoder_tokens is not None:
             encoder_tokens = whole(encoder_tokens, "encoder_tokens")
         return sequences * sum(
-            group.layers * group.layer.rows(tokens, encoder_tokens, block) * group.layer.row_bytes(ranks)
+            group.layers * group.layer.slots(tokens, encoder_tokens, block) * group.layer.slot_bytes(ranks)
             for group in self.groups
         )
 
@@ -255,12 +255,12 @@ class CacheShape:
         """Bytes that one more token adds on one rank: while every layer grows, or once all windows are full."""
         ranks = self._ranks(tensor_parallel)
         growing = [g for g in self.groups if g.layer.grows and not (past_windows and g.layer.window is not None)]
-        return sum(group.layers * group.layer.row_bytes(ranks) for group in growing)
+        return sum(group.layers * group.layer.slot_bytes(ranks) for group in growing)
 
     def bytes_in_transformers(self, tokens: int, sequences: int = 1, *, encoder_tokens: int | None = None) -> int:
         """What the dynamic cache of Hugging Face `transformers` 5.24 holds between two steps.
 
-        A sliding layer holds a row less than its window there: the newest token brings its own.
+        A sliding layer holds a slot less than its window there: the newest token brings its own.
         """
         kept = self.layers if self.in_transformers is None else self.in_transformers
         held = tuple(replace(layer, window=layer.window - 1) if layer.window else layer for layer in kept)
@@ -269,12 +269,12 @@ class CacheShape:
     def stored_as(self, key: str, value: str | None = None) -> CacheShape:
         """The same cache with keys and values of other element types (`value`: as the keys).
 
-        Raises SizingError for a type that is not known, or that has no place for such rows.
+        Raises SizingError for a type that is not known, or that has no place for such keys and values.
         """
         if MLA_LAYOUT in (key, value):
             others = {group.layer.kind for group in self.groups} - {Kind.LATENT, Kind.SHARED, Kind.STATE}
             if others or key != MLA_LAYOUT or value not in (None, MLA_LAYOUT):
-                raise SizingError(f"dtype = {MLA_LAYOUT} is a layout for latent rows, for both parts", "dtype", key)
+                raise SizingError(f"dtype = {MLA_LAYOUT} is a layout for latents, for both parts", "dtype", key)
             key_type, value_type = MLA_TYPES
         else:
             key_type, value_type = element_type(key), element_type(key if value is None else value)
@@ -286,5 +286,5 @@ class CacheShape:
         if self.in_transformers is not None:
             shape = replace(shape, in_transformers=changed(self.in_transformers))
         for group in shape.groups:
-            group.layer.row_bytes()  # raises if a row has no whole number of groups
+            group.layer.slot_bytes()  # raises if a head has no whole number of groups
         return shape

@@ -196,14 +196,14 @@ def read_gemma3n(fields: Fields) -> Read:
 
 
 def latent_layer(fields: Fields) -> LayerCache:
-    """Rule 3: one row of kv_lora_rank + qk_rope_head_dim elements, once: no factor 2, no heads."""
+    """Rule 3: one vector of kv_lora_rank + qk_rope_head_dim elements, once: no factor 2, no heads."""
     rank, rope = fields.count("kv_lora_rank", "dimensions"), fields.count("qk_rope_head_dim", "dimensions")
     return LayerCache(Kind.LATENT, 1, rank, rope)
 
 
 def read_latent(fields: Fields) -> Read:
     """DeepSeek V2 and V3; and models not known whose layer_types mix latent attention with a state."""
-    fields.assume("Keys and values are kept as one latent row; code that expands them into heads stores far more.")
+    fields.assume("Keys and values are kept as one latent vector; code that expands them into heads stores far more.")
     n_layers, latent = fields.count(N_LAYERS, "layers"), latent_layer(fields)
     types = layer_types(fields, n_layers) or ["attention"] * n_layers
     if "sliding_attention" in types:

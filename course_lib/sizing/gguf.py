@@ -87,7 +87,9 @@ def _layers(fields: Fields, architecture: str) -> Layers:
     latent = fields.maybe(key("attention.kv_lora_rank"), "dimensions")
     if latent is not None:  # rule 3
         rope = fields.count(key("rope.dimension_count"), "dimensions")
-        fields.assume("Keys and values are kept as one latent row; code that expands them into heads stores far more.")
+        fields.assume(
+            "Keys and values are kept as one latent vector; code that expands them into heads stores far more."
+        )
         return [LayerCache(Kind.LATENT, 1, latent, rope)] * n_layers
     heads = _each(fields, key("attention.head_count"), n_layers)
     if heads is None:
@@ -164,5 +166,5 @@ def _slides(fields: Fields, architecture: str, n_layers: int) -> list[bool]:
     elif given is not None:
         period = fields.count(f"{architecture}.attention.sliding_window_pattern", "layers")
         slides = [(i + 1) % period != 0 for i in range(n_layers)]
-    fields.assume("llama.cpp pads the rows of sliding layers, and keeps a batch beside the window.")
+    fields.assume("llama.cpp pads the slots of sliding layers, and keeps a batch beside the window.")
     return slides

@@ -62,7 +62,7 @@ def left_out(shape: CacheShape, block: int = 1, tensor_parallel: int = 1) -> lis
         sentences.append("The state of layers without a cache: its size is constant, whatever the number of tokens.")
     if Kind.SLIDING in kinds and block > 1:
         sliding = [group for group in shape.groups if group.layer.kind is Kind.SLIDING]
-        extra = block * sum(group.layers * group.layer.row_bytes(tensor_parallel) for group in sliding)
+        extra = block * sum(group.layers * group.layer.slot_bytes(tensor_parallel) for group in sliding)
         sentences.append(
             f"A window that does not begin at the edge of a block: up to one block more in each sliding layer, "
             f"{extra:,} B for each sequence."
