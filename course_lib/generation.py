@@ -204,12 +204,15 @@ def checked_request(
         raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
     read = len(prompt), max_new_tokens - 1  # the last new token is never read
     positions = sum(read) if cache is None else cache.positions_for(*read)
-    if positions > model.config.max_positions:
-        raise ValueError(
-            f"{len(prompt)} prompt tokens and {max_new_tokens} new ones need {positions} positions, "
-            f"the model knows {model.config.max_positions}: shorten one of them"
-        )
+    check_positions(len(prompt), max_new_tokens, positions, model.config.max_positions, "the model knows")
     return prompt, max_new_tokens, stop_tokens, sum(read)
+
+
+def check_positions(prompt: int, new: int, positions: int, most: int, what: str) -> None:
+    """Raise ValueError if that many prompt and new tokens need more positions than there are."""
+    if positions > most:
+        tokens = f"{prompt} prompt token{'s' * (prompt != 1)} and {new} new one{'s' * (new != 1)}"
+        raise ValueError(f"{tokens} need {positions} positions, {what} {most}: shorten one of them")
 
 
 def check_sampling(sampling: Sampling) -> None:

@@ -246,6 +246,7 @@ def test_a_cache_that_hands_out_unwritten_memory_is_noticed() -> None:
     "options, said",
     [
         ({"max_new_tokens": 0}, "max_new_tokens .* not 0"),
+        ({"prompt": [1], "max_new_tokens": 258}, "1 prompt token and 258 new ones need 258 positions"),
         ({"max_new_tokens": 249}, "9 prompt tokens and 249 new ones need 257 positions, the model knows 256"),
         ({"prompt": []}, "the prompt is empty"),
         ({"prompt": [], "max_new_tokens": 1}, "the prompt is empty"),

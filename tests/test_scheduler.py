@@ -139,7 +139,7 @@ def test_a_prompt_of_exactly_the_pool_runs_and_one_token_more_is_refused(schedul
     log = simulate(scheduler, memory, arrivals, A_PASS)
     outcomes = [record.outcome for record in log.requests]
     assert outcomes == ["finished", "refused", "refused", "finished", "refused", "finished"]
-    assert log["B"].why == ("9 prompt tokens and 1 new ones need 9 positions, a row can have 8: shorten one of them")
+    assert log["B"].why == ("9 prompt tokens and 1 new one need 9 positions, a row can have 8: shorten one of them")
     audit(log, arrivals, memory, cost_of(1))
 
 

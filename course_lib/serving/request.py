@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.caches.contract import whole
-from course_lib.generation import GREEDY, Sampling, check_sampling, draw, stop_set
+from course_lib.generation import GREEDY, Sampling, check_positions, check_sampling, draw, stop_set
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,7 @@ class Request:
         """Raise ValueError if it could never be served by a model and a cache with so much room for one sequence."""
         slots = len(self.prompt) + self.max_new_tokens - 1  # the last new token is never read
         for most, what in ((max_positions, "the model knows"), (longest, "a row can have")):
-            if slots > most:
-                raise ValueError(
-                    f"{len(self.prompt)} prompt tokens and {self.max_new_tokens} new ones need {slots} positions, "
-                    f"{what} {most}: shorten one of them"
-                )
+            check_positions(len(self.prompt), self.max_new_tokens, slots, most, what)
 
 
 @dataclass(eq=False)
