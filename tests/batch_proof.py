@@ -145,10 +145,16 @@ def rows_are_reused(make: Build) -> None:
 
 
 def rows_are_moved(make: Build) -> None:
-    """Sequences move to the first free rows after every step, also between the chunks of a prompt."""
+    """Sequences move to the first free rows after every step, also between the chunks of a prompt, and take all along."""
     sizes = ((3, 2), (9, 8), (21, 4), (5, 14), (31, 3), (2, 9), (12, 12))
     arrivals = [(i // 2, ask(text(i % 6), *size)) for i, size in enumerate(sizes)]
-    serve(make, arrivals, after=lambda engine: engine.compact()).are_right()
+
+    def move(engine: Engine) -> None:
+        before = [engine.cache.lengths[sequence.row] for sequence in engine.running]
+        engine.compact()
+        assert [engine.cache.lengths[sequence.row] for sequence in engine.running] == before, "a text stayed behind"
+
+    serve(make, arrivals, after=move).are_right()
 
 
 def other_neighbours(make: Build) -> None:
@@ -278,12 +284,19 @@ def nearly_the_same(make: Build) -> None:
 
 
 def tenants(make: Build) -> None:
-    """The same prompt with other salts: nothing is reused, whatever the salts have in common."""
+    """The same text with other salts: nothing is reused, whatever the salts have in common, and whether a block was
+    filled by a prompt or by an answer.
+    """
     block = block_of(make)
     prompt = min(2 * block + 2, 40)
     salts = ("", "a", "b", "a/b", "b/b", "a/a", "A")
-    day = serve(make, [(12 * i, ask(text(0), prompt, 4, salt, salt=salt)) for i, salt in enumerate(salts[1:])])
+    day = serve(make, [(12 * i, ask(text(0), prompt, 4, f"salt {salt}", salt=salt)) for i, salt in enumerate(salts)])
     assert all(not sequence.reused for sequence in day.are_right().served.values()), "tenants share a prefix"
+    answered = [(0, ask(text(0), 2, prompt, "answered", salt="a"))]
+    others = [salt for salt in salts if salt != "a"]
+    asked = [(50 + 12 * i, ask(text(0), prompt, 4, f"salt {salt}", salt=salt)) for i, salt in enumerate(others)]
+    day = serve(make, answered + asked)
+    assert all(not sequence.reused for sequence in day.are_right().served.values()), "tenants share an answer"
     day = serve(make, [(12 * i, ask(text(0), prompt, 4, f"{i}", salt="a/b")) for i in range(2)]).are_right()
     assert bool(day["1"].reused) == shares(make)
 

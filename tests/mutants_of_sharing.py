@@ -205,6 +205,18 @@ OF_SHARING = (
     ),
     Mutant(
         None,
+        "an answer is left behind without its salt",
+        "tenants",
+        at(
+            ENGINE,
+            (
+                "self.prefix.publish(row_of(sequence), sequence.text, sequence.request.salt)",
+                "self.prefix.publish(row_of(sequence), sequence.text)",
+            ),
+        ),
+    ),
+    Mutant(
+        None,
         "blocks are published under tokens that the row has not read yet",
         "the_same_prompt",
         at(PREFIX, ("self.pieces(tokens[:held])", "self.pieces([0] + list(tokens[:held]))")),
@@ -213,7 +225,7 @@ OF_SHARING = (
     Mutant(
         None,
         "a row that moves leaves its sequence behind",
-        "rows_are_reused",
+        "rows_are_moved",
         at(ENGINE, ("                sequence.row = first_free\n", "")),
     ),
     Mutant(
@@ -247,8 +259,8 @@ OF_SHARING = (
         at(
             ENGINE,
             (
-                "if self.cache.lengths[row_of(sequence)] == len(sequence.text)]",
-                "if self.cache.lengths[row_of(sequence)]]",
+                "if lengths[i] == len(sequence.text)]",
+                "if lengths[i]]",
             ),
         ),
     ),

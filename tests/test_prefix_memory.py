@@ -149,6 +149,29 @@ def test_a_cut_row_leaves_a_block_that_others_took_over_meanwhile(digest: Digest
     assert read(prefix, 2, TEXT) == 12
 
 
+def test_a_row_that_was_cut_in_a_block_and_gets_nothing_in_a_pass_leaves_it_as_it_was(digest: Digest) -> None:
+    prefix = prefix_cache(digest)
+    read(prefix, 0, TEXT)
+    prefix.cache.truncate(0, 10)
+    other = OTHER[:5]
+    near(feed(MODEL, prefix.cache, {1: other})[1], other)
+    MODEL(torch.tensor([[0], [7]]), prefix.cache, counts=[0, 1], rows=[0, 1])
+    prefix.cache.release(0)
+    assert read(prefix, 2, TEXT) == 12
+
+
+def test_one_of_two_rows_that_were_cut_in_a_block_writes_and_the_block_stays_as_it_was(digest: Digest) -> None:
+    prefix = prefix_cache(digest)
+    read(prefix, 0, TEXT)
+    prefix.cache.copy_row(0, 1)
+    for row in (0, 1):
+        prefix.cache.truncate(row, 10)
+    near(feed(MODEL, prefix.cache, {0: [9]})[0], [*TEXT[:10], 9])
+    for row in (0, 1):
+        prefix.cache.release(row)
+    assert read(prefix, 2, TEXT) == 12
+
+
 def test_a_pass_that_fails_leaves_found_what_can_still_be_trusted(digest: Digest) -> None:
     """The failed pass has overwritten the end of a block that could be found: whatever is found now is right."""
     prefix = prefix_cache(digest)

@@ -275,6 +275,88 @@ def test_an_interrupt_at_any_moment_loses_nothing(
     assert_all_as_alone(engine, sequences)
 
 
+class Interrupted:
+    """In a `with` block, call number `at` of a method of an object is Ctrl-C."""
+
+    def __init__(self, owner: object, name: str, at: int) -> None:
+        self.owner, self.name, self.at, self.calls = owner, name, at, 0
+
+    def __enter__(self) -> None:
+        self.original = getattr(self.owner, self.name)
+        setattr(self.owner, self.name, self.call)
+
+    def call(self, *arguments: object) -> object:
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+        return self.original(*arguments)
+
+    def __exit__(self, kind: type | None, *details: object) -> bool:
+        delattr(self.owner, self.name)
+        return kind is KeyboardInterrupt
+
+
+def test_what_an_interrupted_admission_took_is_free_when_the_sequence_is_cancelled() -> None:
+    """The survivor needs the whole pool, and the blocks that were found for the other one are part of it."""
+    engine = paged(rows=2, blocks=6, share=True)
+    prompt = tuple(text_of(SHAPE, 12))
+    engine.submit(Request(prompt, 1))
+    engine.run()
+    survivor = engine.submit(Request(tuple(text_of(SHAPE, 5, seed=1)), 20))
+    engine.step()
+    other = engine.submit(Request((*prompt, 3), 2))
+    with Interrupted(engine.cache, "fits", 1):
+        engine.step()
+    assert engine.cache.lengths[1] == 12, "it was interrupted after it found a beginning"
+    engine.cancel(other)
+    assert engine.cache.lengths[1] == 0
+    engine.run()
+    assert_all_as_alone(engine, [survivor])
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_move_that_is_interrupted_leaves_no_second_copy_in_the_way(at: int) -> None:
+    engine = paged(rows=2, blocks=6, compact=True)
+    engine.submit(Request(tuple(text_of(SHAPE, 2)), 1))
+    survivor = engine.submit(Request(tuple(text_of(SHAPE, 2, seed=1)), 23))
+    with Interrupted(engine.cache, "release", at):
+        engine.step()
+    engine.run()
+    assert_all_as_alone(engine, [survivor])
+
+
+def test_nothing_is_left_when_the_last_step_was_interrupted_as_it_ended() -> None:
+    engine = paged(rows=2, compact=True)
+    sequences = [engine.submit(Request(tuple(text_of(SHAPE, 4, seed=i)), 1)) for i in range(2)]
+    with Interrupted(engine.cache, "release", 2):
+        engine.step()
+    engine.run()
+    assert_all_as_alone(engine, sequences)
+
+
+def test_a_planned_step_after_an_interrupt_needs_no_room_for_what_it_reads_again() -> None:
+    engine = paged(rows=1, blocks=2)
+    sequence = engine.submit(Request(tuple(text_of(SHAPE, 8)), 1))
+    engine.admit()
+    with Interrupted(engine, "choose", 1):
+        engine.step()
+    assert engine.cache.lengths == (8,) and not sequence.tokens
+    engine.carry_out([], [], {sequence: 1})
+    assert_all_as_alone(engine, [sequence])
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_who_watches_a_pass_may_cancel_one_of_it(compact: bool) -> None:
+    engine = paged(compact=compact)
+    sequences = [engine.submit(Request(tuple(text_of(SHAPE, 4, seed=i)), 6)) for i in range(3)]
+    engine.step()
+    before = [list(sequence.tokens) for sequence in sequences]
+    engine.observers.append(lambda group, counts: engine.cancel(sequences[0]))
+    engine.run()
+    assert sequences[0].tokens == before[0] and sequences[0].row is None
+    assert_all_as_alone(engine, sequences[1:])
+
+
 def test_a_draw_that_is_interrupted_was_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = contiguous(keep_logits=True)
     sequence = engine.submit(Request((1, 2, 3), 8, HOT, seed=3))

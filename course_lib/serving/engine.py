@@ -29,7 +29,7 @@ class Engine:
 
     `prefix` finds shared prefixes in the same cache (off by default). `chunk` is the most tokens that a sequence reads
     in one pass. `compact` moves sequences to the first rows whenever one finishes. `keep_logits` keeps those that
-    chose each new token. `observers` are called after every pass.
+    chose each new token. `observers` are called after every pass, before tokens are chosen; they may submit and cancel.
     """
 
     def __init__(
@@ -100,8 +100,9 @@ class Engine:
             sequence.row = row
             self.running.append(sequence)
             self.waiting.remove(sequence)
-        self.cache.check_room(tuple(row_of(sequence) for sequence in counts), tuple(counts.values()))
-        self.read_all({sequence: self.unread(sequence)[:count] for sequence, count in counts.items()})
+        pieces = {sequence: self.unread(sequence)[:count] for sequence, count in counts.items()}
+        self.cache.check_room(tuple(map(row_of, pieces)), tuple(map(len, pieces.values())))
+        self.read_all(pieces)
 
     def unread(self, sequence: Sequence) -> list[int]:
         """The tokens of a running sequence that its row has not read. Never none: the newest token is read last."""
@@ -155,8 +156,15 @@ class Engine:
         leaving = [sequence for sequence in self.running if sequence.finished or sequence is put_off]
         for sequence in leaving:
             self.leave(sequence)
+        self.release_leftovers()
         if leaving and self.compacts:
             self.compact()
+
+    def release_leftovers(self) -> None:
+        """Empty the rows that nobody runs in: what an interrupted step took, or was moving, would be in others' way."""
+        for row in self.given.difference(map(row_of, self.running)):
+            self.cache.release(row)
+            self.given.discard(row)
 
     def cancel(self, sequence: Sequence) -> None:
         """Give up a sequence, if it runs or waits; others are not affected. Its text so far stays."""
@@ -166,6 +174,7 @@ class Engine:
                 self.compact()
         if sequence in self.waiting:
             self.waiting.remove(sequence)
+        self.release_leftovers()
 
     def leave(self, sequence: Sequence) -> None:
         """Take a sequence's row away. What it has read can be found again if prefixes are shared."""
@@ -240,7 +249,8 @@ class Engine:
 
     def choose(self, group: list[Sequence], logits: Tensor) -> list[Sequence]:
         """Choose the next token of each sequence of the group that has read its whole text."""
-        done = [i for i, sequence in enumerate(group) if self.cache.lengths[row_of(sequence)] == len(sequence.text)]
+        lengths = [0 if sequence.row is None else self.cache.lengths[sequence.row] for sequence in group]
+        done = [i for i, sequence in enumerate(group) if lengths[i] == len(sequence.text)]
         if len(done) < len(group):
             group, logits = [group[i] for i in done], logits[done]
         if not group:
