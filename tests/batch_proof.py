@@ -145,7 +145,7 @@ def rows_are_reused(make: Build) -> None:
 
 
 def rows_are_moved(make: Build) -> None:
-    """Sequences move to the first free rows after every step, between the chunks of a prompt, too, and take all along."""
+    """Sequences move to the first free rows after every step, also in the middle of a prompt, and take all along."""
     sizes = ((3, 2), (9, 8), (21, 4), (5, 14), (31, 3), (2, 9), (12, 12))
     arrivals = [(i // 2, ask(text(i % 6), *size)) for i, size in enumerate(sizes)]
 

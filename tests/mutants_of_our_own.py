@@ -27,7 +27,7 @@ OUR_OWN = (
         "failure",
         at(
             CONTRACT,
-            ("            self.abandon(rows)\n            raise", "            raise"),
+            ("            self.settle()\n            raise", "            self.unsettled = ()\n            raise"),
         ),
     ),
     Mutant(
@@ -37,7 +37,7 @@ OUR_OWN = (
         at(
             CONTRACT,
             (
-                "            self.abandon(rows)\n            raise",
+                "            self.settle()\n            raise",
                 "            self.keep(rows)\n            self.lengths = lengths\n            raise",
             ),
         ),

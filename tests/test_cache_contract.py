@@ -151,6 +151,51 @@ def test_an_interrupt_is_a_failure_too(kind: Kind) -> None:
     assert difference(got[0], truth(SHAPE, (*text_of(SHAPE, 5), 1))[5:]) <= TOLERANCE[torch.float64]
 
 
+@pytest.mark.parametrize("then", ["read", "truncate", "release", "copy"])
+@pytest.mark.parametrize("moment", ["in a layer", "as it closes"])
+def test_ctrl_c_again_while_a_step_is_abandoned_changes_nothing_either(
+    kind: Kind, moment: str, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is done next first abandons the step: what it left is NaN, beside rows that may not see it."""
+    cache = filled(kind, SHAPE)
+    MODEL(torch.tensor([[3], [0]]), cache, counts=(1, 0), rows=(0, 2))  # row 2 is cleared for its longer neighbour
+    held, keep = cache.lengths, cache.keep
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def kept(rows: tuple[int, ...]) -> None:
+        keep(rows)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(cache, "abandon", interrupted)
+        patched.setattr(cache, "keep", kept)
+        with cache.step((1, 6), (1, 2)) as step:
+            new = torch.full((2, CONFIG.n_kv_heads, 6, CONFIG.head_dim), torch.nan, dtype=MODEL.dtype)
+            for layer in range(CONFIG.n_layers if moment == "as it closes" else 1):
+                step.write(layer, new, new)
+            interrupted()
+    assert cache.lengths is held and not cache.in_step
+    told = [*text_of(SHAPE, 2, seed=1)]
+    if then == "truncate":
+        cache.truncate(1, 1)
+        told = told[:1]
+    elif then == "release":
+        cache.release(1)
+        told = []
+    elif then == "copy":
+        cache.copy_row(1, 2)
+        got = feed(MODEL, cache, {2: [8]})[2]
+        assert difference(got, truth(SHAPE, (*told, 8))[-1:]) <= TOLERANCE[torch.float64]
+        cache.release(2)
+    got = feed(MODEL, cache, {0: [1], 1: [6], 2: [9]})
+    kind.check(cache)
+    assert difference(got[1], truth(SHAPE, (*told, 6))[-1:]) <= TOLERANCE[torch.float64]
+    assert difference(got[2], truth(SHAPE, (9,))) <= TOLERANCE[torch.float64]
+    assert difference(got[0], truth(SHAPE, (*text_of(SHAPE, 5), 3, 1))[5:]) <= TOLERANCE[torch.float64]
+
+
 def test_memory_that_runs_out_while_a_step_opens_changes_nothing(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short row's free slots are cleared for its longer neighbour; if the step then does not come to be, they may
     not count as cleared.

@@ -131,6 +131,7 @@ class Cache(ABC):
         self.n_layers, self.rows = n_layers, rows
         self.lengths: tuple[int, ...] = (0,) * rows  # tokens seen; rebound, never changed in place
         self.in_step = False
+        self.unsettled: tuple[int, ...] = ()  # rows of a step that has neither closed well nor been abandoned yet
         self.copied_bytes = 0  # of keys and values that had to be brought together for attention, since the beginning
 
     @contextmanager
@@ -149,7 +150,7 @@ class Cache(ABC):
         added = dict(zip(rows, counts, strict=True))
         lengths = tuple(length + added.get(row, 0) for row, length in enumerate(self.lengths))
         try:
-            self.in_step = True
+            self.in_step, self.unsettled = True, rows
             step = self.open(rows, counts)
             step.end = max(map(self.next_position, rows)) + max(counts)
             yield step
@@ -157,11 +158,17 @@ class Cache(ABC):
                 raise ValueError(f"the step closed after {step.written} of {self.n_layers} layers were written")
             self.keep(rows)
             self.lengths = lengths  # with no call in between: Ctrl-C finds all of the step kept, or nothing
+            self.unsettled = ()
         except BaseException:
-            self.abandon(rows)
+            self.settle()
             raise
         finally:
             self.in_step = False
+
+    def settle(self) -> None:
+        """Abandon the step that failed. Should Ctrl-C come again meanwhile, whatever is done next begins with this."""
+        self.abandon(self.unsettled)
+        self.unsettled = ()
 
     def check(self, rows: tuple[int, ...], counts: tuple[int, ...], limit: int | None) -> None:
         """Raise ValueError unless `rows` and `counts` describe a step that this cache can be asked for."""
@@ -238,6 +245,8 @@ class Cache(ABC):
     def check_idle(self) -> None:
         if self.in_step:
             raise ValueError("a step is still open on this cache: close it first, or use another cache")
+        if self.unsettled:
+            self.settle()
 
     def set_length(self, row: int, length: int) -> None:
         self.lengths = (*self.lengths[:row], length, *self.lengths[row + 1 :])
