@@ -1,9 +1,10 @@
-"""What all tests share: one thread, no model hub, Ctrl-C that arrives, the real checkpoint loaded once per process, and
+"""What all tests share: one thread, no model hub, signals that arrive, the real checkpoint loaded once per process, and
 a data folder of their own: no test touches the answers of whoever runs it."""
 
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 
@@ -17,6 +18,9 @@ os.environ["COURSE_DATA"] = tempfile.mkdtemp(prefix="course-tests-")
 # A shell ignores SIGINT for what it starts in the background, and programs inherit that; tests interrupt programs.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # nohup has SIGHUP ignored, and programs inherit that, too; a handler is not inherited.
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 import pytest
 from engine_report import pytest_terminal_summary  # noqa: F401
