@@ -226,7 +226,7 @@ OF_SHARING = (
         None,
         "a row that moves leaves its sequence behind",
         "rows_are_moved",
-        at(ENGINE, ("                sequence.row = first_free\n", "")),
+        at(ENGINE, ("left, sequence.row = row_of(sequence), first_free", "left = row_of(sequence)")),
     ),
     Mutant(
         None,

@@ -162,9 +162,10 @@ class Engine:
 
     def release_leftovers(self) -> None:
         """Empty the rows that nobody runs in: what an interrupted step took, or was moving, would be in others' way."""
-        for row in self.given.difference(map(row_of, self.running)):
-            self.cache.release(row)
-            self.given.discard(row)
+        if len(self.given) > len(self.running):  # all that run have theirs among these
+            for row in self.given.difference(map(row_of, self.running)):
+                self.cache.release(row)
+                self.given.discard(row)
 
     def cancel(self, sequence: Sequence) -> None:
         """Give up a sequence, if it runs or waits; others are not affected. Its text so far stays."""
@@ -203,8 +204,8 @@ class Engine:
             if first_free < row_of(sequence):
                 self.take_row(first_free)
                 self.cache.move_row(row_of(sequence), first_free)
-                self.given.discard(row_of(sequence))
-                sequence.row = first_free
+                left, sequence.row = row_of(sequence), first_free
+                self.given.discard(left)
 
     # --- What they read
 
