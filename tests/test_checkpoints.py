@@ -21,6 +21,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from course_lib import checkpoints
 from course_lib.checkpoints import Checkpoint, CheckpointError, load
+from course_lib.checkpoints.weights import empty_weight
 from course_lib.model import ModelConfig
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -332,6 +333,27 @@ def test_matrices_lie_by_columns_where_that_decodes_faster(made: str, dtype: tor
         rows, columns = weight.shape
         assert rows > 1 < columns
         assert weight.stride() == ((1, rows) if by_columns else (columns, 1)), name
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "by_columns"),
+    [
+        ((1024, 192), torch.float32, False),  # columns a page apart, 768 KiB
+        ((512, 192), torch.float64, False),
+        ((1024, 256), torch.float32, False),  # 1 MiB, the largest that is small
+        ((1024, 257), torch.float32, True),
+        ((1023, 192), torch.float32, True),
+        ((1536, 160), torch.float32, True),  # one and a half pages apart
+        ((1024, 192), torch.float64, True),  # 1.5 MiB
+        ((1024, 192), torch.bfloat16, False),
+    ],
+)
+def test_small_matrices_whose_columns_would_lie_whole_pages_apart_lie_by_rows(
+    shape: tuple[int, int], dtype: torch.dtype, by_columns: bool
+) -> None:
+    weight = empty_weight(shape, dtype, torch.device("cpu"))
+    assert weight.shape == shape
+    assert weight.stride() == ((1, shape[0]) if by_columns else (shape[1], 1))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-12)])

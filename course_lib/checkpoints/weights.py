@@ -16,6 +16,7 @@ from course_lib.checkpoints.errors import CheckpointError
 from course_lib.model import ModelConfig, Transformer
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+PAGE, CORE_CACHE = 4096, 1 << 20  # bytes, on common CPUs
 MAX_POSITIONS = 1 << 22  # no model reads so far: what claims more is damaged
 MAX_HEAD_DIM = 1 << 14  # likewise, and rotation factors are listed for each pair
 
@@ -125,11 +126,15 @@ def empty_weight(shape: Shape, dtype: torch.dtype, device: torch.device) -> Tens
     """Memory for one parameter, laid out so that decoding is quick.
 
     A decode step multiplies every matrix with a single vector. On a CPU, in float32 and float64, that is up to twice as
-    quick if the matrix lies column by column (benchmarks/decode.py measures both); in 16 bits, if row by row. Shape and
-    values are the same either way, only the strides differ.
+    quick if the matrix lies column by column (benchmarks/decode.py measures both); in 16 bits, if row by row. Columns
+    that begin whole pages apart want the same few places of the cache, which products for several rows pay for. If such
+    a matrix is small, that is more than one row gains, so it lies row by row (benchmarks/batching.py). Shape and values
+    are the same either way, only the strides differ.
     """
     if len(shape) == 2 and device.type == "cpu" and dtype in (torch.float32, torch.float64):
-        return torch.empty(shape[::-1], dtype=dtype, device=device).t()
+        apart = shape[0] * dtype.itemsize  # bytes, from one column to the next
+        if apart % PAGE or apart * shape[1] > CORE_CACHE:
+            return torch.empty(shape[::-1], dtype=dtype, device=device).t()
     return torch.empty(shape, dtype=dtype, device=device)
 
 
