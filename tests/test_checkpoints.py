@@ -328,10 +328,10 @@ def test_matrices_lie_by_columns_where_that_decodes_faster(made: str, dtype: tor
         model = load(path, dtype=dtype).model
     matrices = [(name, weight) for name, weight in model.named_parameters() if weight.ndim == 2]
     assert len(matrices) == 2 + 4 * model.config.n_layers - model.config.tied_head
-    by_columns = dtype in (torch.float32, torch.float64)
     for name, weight in matrices:
         rows, columns = weight.shape
         assert rows > 1 < columns
+        by_columns = dtype in (torch.float32, torch.float64) and rows * dtype.itemsize % 4096  # all of them are small
         assert weight.stride() == ((1, rows) if by_columns else (columns, 1)), name
 
 
