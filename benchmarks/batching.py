@@ -8,8 +8,8 @@ choose the same tokens, or nothing is reported. Ratios are taken within a round;
 
 * ratio_decode_together_vs_alone: one more token for each sequence, by a step of the engine over all of them and by a
   step of `generate` for each. Batching pays here: the weights are read once for all rows. It also makes work for more
-  cores than a lone sequence can use. So `generate` always has the number of threads on which it was quickest in this
-  round, whichever that is, and the goal is for a machine that may use its cores.
+  cores than a lone sequence can use. So `generate` always has the number of threads on which its steps were quickest in
+  this round, whichever that is, and the goal is for a machine that may use its cores.
 * ratio_prefill_together_vs_alone, of the first tokens: bound by arithmetic, of which batching spares none.
   ratio_together_vs_alone is both together, from the first prompt to the last token.
 * ratio_engine_vs_bare: a decode step of the engine against a forward pass over the same tokens and nothing else.

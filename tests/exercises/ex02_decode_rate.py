@@ -88,17 +88,7 @@ WRONG = {
         ("Only some of the steps",),
     ),
     "the middle one of the steps, in order of their times": Wrong(
-        """
-        from statistics import median
-        def decode_rate(machine, prompt, steps):
-            machine.prefill([prompt])
-            times = []
-            while len(times) < steps:
-                begin = machine.now()
-                machine.decode()
-                times.append(machine.now() - begin)
-            return 1 / median(times)
-        """,
+        changed_in(RIGHT["each step is timed"], ("import fmean", "import median"), ("fmean(times)", "median(times)")),
         frozenset({SEVERAL, LONG}),
         ("rate of a typical step",),
     ),
